@@ -53,6 +53,7 @@ from .unified.events import (
 from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import APPROVALS, CONFINED, SANDBOXES, Options
+from .unified.settings import AgentSetting
 from .unified.tool_lists import ToolLists
 from .workspace import WorkspaceChanges, inside
 
@@ -241,6 +242,23 @@ class SessionEngine:
         await cast("Steerable", self._native).steer(await self._defused(text))
         self.emit(steered(text))
         return self._seq
+
+    @property
+    def settings(self) -> tuple[AgentSetting, ...]:
+        if self._native is None or self._driver.settings is None:
+            return ()
+        return self._driver.settings.read(self._native, self._options)
+
+    async def change_setting(self, name: str, value: str) -> AgentSetting:
+        if self._driver.settings is None:
+            raise NotSupported(f"{self._agent} ({self._driver.name}) has no settings that can be changed in a session")
+        if self._grammar.is_done or self._closing is not None:
+            raise SessionEnded("the session has ended; open it again with resume= and its id")
+        if self._native is None:
+            raise LocalProtocolError("the agent has not started: it does with the first prompt")
+        changed = await self._driver.settings.change(self._native, self._options, name, value)
+        self.emit(Notice(level="info", code="setting", message=f"{changed.id}: {changed.value}"))
+        return changed
 
     async def interrupt(self) -> None:
         if self._starting is not None and (self._native is None or not self._handed):

@@ -17,6 +17,7 @@ from .unified.events import (
     TurnCompleted,
 )
 from .unified.options import Options
+from .unified.settings import AgentSetting
 from .unified.tool_lists import ToolLists
 
 
@@ -102,6 +103,17 @@ class Session:
         Returns the number of the event that tells it.
         """
         return await self._engine.steer(text)
+
+    @property
+    def settings(self) -> tuple[AgentSetting, ...]:
+        """What can be chosen in this session, as it stands now: the agent's modes, models, effort and more. Empty
+        before the first prompt, and where the agent has nothing to choose."""
+        return self._engine.settings
+
+    async def change_setting(self, name: str, value: str) -> AgentSetting:
+        """Choose a value of a setting, by its id or kind (``mode``, ``model``, ``effort``); it holds from the agent's
+        next step on. ``BadRequest`` for what there is not, ``NotAllowed`` for what the tier decides."""
+        return await self._engine.change_setting(name, value)
 
     async def interrupt(self) -> None:
         """End the running turn; the session goes on."""

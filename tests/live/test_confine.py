@@ -114,7 +114,7 @@ def embedded(escape: Escape, calls: list[Any]) -> dict[str, Any]:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize(("agent", "driver", "level"), CELLS, ids="-".join)
+@pytest.mark.parametrize(("agent", "driver", "level"), CELLS, ids=["-".join(cell) for cell in CELLS])
 def test_nothing_gets_out(agent: str, driver: str, level: str, escape: Escape) -> None:
     if not EVERY_CELL and (agent, driver, level) not in STAND_FOR_ALL and agent != "understudy":
         pytest.skip("STAGEDOOR_CONTRACT=1 plays it")

@@ -59,6 +59,49 @@ def test_rest(serve: Any, script: Script) -> None:
     asyncio.run(main())
 
 
+def test_settings_over_rest(serve: Any, script: Script) -> None:
+    """Before there is a session, while it runs, and after its program was put away."""
+
+    async def main() -> None:
+        async with serve() as server, server.client() as client:
+
+            def shown(answer: Any) -> dict[str, str]:
+                assert answer.status_code == 200, answer.text
+                return {setting["id"]: setting["value"] for setting in answer.json()["settings"]}
+
+            offered = await client.get("/api/agents/settings", params={"agent": "mine"})
+            assert shown(offered) == {"mode": "ask", "model": "understudy", "effort": "medium"}
+            agents = {agent["agent"]: agent for agent in (await client.get("/api/agents")).json()["agents"]}
+            assert agents["mine"]["settings"] == offered.json()["settings"]
+            missing = await client.get("/api/agents/settings", params={"agent": "missing"})
+            assert (missing.status_code, "npm i -g no-such-agent" in missing.text) == (400, True)
+
+            body = {"agent": "mine", "prompt": script([{"say": "Hello"}]), "effort": "high", "keepOpen": True}
+            refused = await client.post("/api/sessions", json={**body, "mode": "auto"})
+            assert (refused.status_code, "by its mode 'ask'" in refused.text) == (400, True)
+            session = (await client.post("/api/sessions", json=body)).json()
+            path, after = f"/api/sessions/{session['id']}", 0
+            while (await client.get(path)).json()["activity"] != "idle":
+                after = (await client.get(f"{path}/poll", params={"after": after})).json()["lastSeq"]
+            assert shown(await client.get(f"{path}/settings")) == {
+                "mode": "ask", "model": "understudy", "effort": "high",
+            }  # fmt: skip
+            change = {"id": "model", "value": "understudy-mini"}
+            assert shown(await client.patch(f"{path}/settings", json=change))["model"] == "understudy-mini"
+            assert (await client.get(path)).json()["model"] == "understudy-mini"
+            for change, status in (
+                ({"id": "mode", "value": "auto"}, 403),
+                ({"id": "mode", "value": "nope"}, 400),
+                ({"id": "nope", "value": "x"}, 400),
+            ):
+                assert (await client.patch(f"{path}/settings", json=change)).status_code == status, change
+            await client.post(f"{path}/cancel")
+            assert (await client.patch(f"{path}/settings", json=change)).status_code == 409
+            assert shown(await client.get(f"{path}/settings")) == {}
+
+    asyncio.run(main())
+
+
 def test_jsonrpc(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with (
@@ -78,8 +121,16 @@ def test_jsonrpc(serve: Any, script: Script) -> None:
             assert "mine" in [agent["type"] for agent in discovered["available"]]
             assert "missing" in [agent["type"] for agent in discovered["unavailable"]]
             assert (await call(2, "agent/select", type="mine"))["name"] == "Mine"
-            await call(3, "agent/run", prompt=script([{"say": "Hello"}]), mode="new")
+            offered = await call(3, "agent/settings", type="mine")
+            assert [setting["kind"] for setting in offered["settings"]] == ["mode", "model", "effort"]
+            options = {"effort": "low", "tier": "autonomous", "mode": "plan"}
+            prompt = script([{"say": "Hello"}])
+            await call(4, "agent/run", prompt=prompt, mode="new", keepOpen=True, options=options)
             while not any('"Hello"' in message and "mine" in message for message in notifications):
                 notifications.append(str(await socket.recv()))
+            settings = (await call(5, "session/settings"))["settings"]
+            assert [setting["value"] for setting in settings] == ["plan", "understudy", "low"]
+            settings = (await call(6, "session/set", id="mode", value="auto"))["settings"]
+            assert [setting["value"] for setting in settings] == ["auto", "understudy", "low"]
 
     asyncio.run(main())

@@ -33,10 +33,15 @@ def test_every_notification_of_the_server_is_described() -> None:
 
 def test_the_methods_are_those_that_were_asked_for() -> None:
     assert list(METHODS) == [
-        *(f"agent/{name}" for name in ("discover", "select", "configure", "run", "stop", "respond", "status")),
+        *(
+            f"agent/{name}"
+            for name in ("discover", "select", "configure", "settings", "run", "stop", "respond", "status")
+        ),
         *(
             f"session/{name}"
-            for name in ("list", "get", "events", "send", "subscribe", "unsubscribe", "listen", "resume")
+            for name in (
+                *("list", "get", "events", "send", "settings", "set", "subscribe", "unsubscribe", "listen", "resume"),
+            )
         ),
         *(
             f"git/{name}"

@@ -113,7 +113,7 @@ def test_bad_requests_are_refused_one_by_one(understudy: Any, bounded: Any) -> N
             with pytest.raises(LocalProtocolError, match="no mode 'yolo'"):
                 await session.set_mode("yolo")
             await session.set_model("understudy-mini")
-            assert [option.current_value for option in session.config_options] == ["understudy-mini"]
+            assert [option.current_value for option in session.config_options] == ["understudy-mini", "medium"]
 
     bounded(main())
 

@@ -11,9 +11,10 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from ..drivers.acp.definition import ANY, AcpAgent
-from ..drivers.acp.trial import PATIENCE, AgentSetting, Trial, try_agent
+from ..drivers.acp.trial import PATIENCE, Trial, try_agent
 from ..errors import AgentRefused, BadRequest, ConfigError, StagedoorError
 from ..unified.options import Tier
+from ..unified.settings import AgentSetting
 from . import EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
 from .command import BadFlag, Parser, report
 from .output import Style, style_for
@@ -190,7 +191,7 @@ def _check_choices(definition: AcpAgent, trial: Trial) -> None:
         if setting is None:
             offered = ", ".join(setting.id for setting in trial.settings) or "nothing"
             raise BadRequest(f"the agent has no setting {id!r}; what can be chosen: {offered}")
-        ids = [choice.id for choice in setting.choices]
+        ids = [choice.value for choice in setting.choices]
         if ids and value not in ids:
             raise BadRequest(f"the agent has no {id} {value!r}{what_for}: it offers {', '.join(ids)}")
 
@@ -209,9 +210,10 @@ def _description(definition: AcpAgent, trial: Trial, style: Style) -> str:
 
 
 def _choices(setting: AgentSetting) -> str:
-    ids = [f"{choice.id} (now)" if choice.id == setting.current else choice.id for choice in setting.choices[:SHOWN]]
+    shown = [choice.value for choice in setting.choices[:SHOWN]]
+    ids = [f"{value} (now)" if value == setting.value else value for value in shown]
     more = len(setting.choices) - SHOWN
-    return ", ".join(ids or [setting.current]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(ids or [setting.value]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tiers(definition: AcpAgent, trial: Trial | None, style: Style) -> str:

@@ -149,6 +149,8 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     where = parser.add_argument_group("workspace and agent")
     where.add_argument("-C", "--cwd", metavar="DIR", help="the workspace (default: here)")
     where.add_argument("-m", "--model", metavar="NAME")
+    where.add_argument("--effort", metavar="LEVEL", help="how much the model thinks, by the agent's own word")
+    where.add_argument("--mode", metavar="NAME", help="the agent's own mode, where the tier does not decide it")
     where.add_argument("--driver", metavar="NAME", help="the protocol to use, where the agent has several")
     where.add_argument("--executable", metavar="FILE", help="the agent's program, if it is not on the PATH")
     where.add_argument(

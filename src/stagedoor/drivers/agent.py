@@ -19,6 +19,7 @@ from ..unified.decisions import Ask
 from ..unified.events import Event
 from ..unified.options import Options
 from ..unified.recording import OneSided, RecordingReader
+from ..unified.settings import AgentSetting
 from ..unified.tool_lists import MCP, AgentTool, ToolLists, tool_lists
 
 NativeT = TypeVar("NativeT")
@@ -45,6 +46,15 @@ class Steerable(Protocol):
     """An agent's own session, where its driver can ``steer``."""
 
     async def steer(self, text: str) -> None: ...
+
+
+class SessionSettings(Protocol):
+    """What can be chosen in a driver's sessions while they run."""
+
+    def read(self, native: Any, options: Options) -> tuple[AgentSetting, ...]: ...
+    async def change(self, native: Any, options: Options, name: str, value: str) -> AgentSetting:
+        """Set one, by its id or kind; returns it as it stands then. Raises ``BadRequest`` or ``NotAllowed``."""
+        ...
 
 
 class Dictionary(Protocol[NativeIn]):
@@ -119,6 +129,8 @@ class Driver(Generic[NativeT, DictionaryT]):
     more where it names the agent itself."""
     check: Callable[[Options], None] = lambda options: None
     """Raises ``NotSupported`` for a combination of options that this driver cannot keep, before anything starts."""
+    settings: SessionSettings | None = None
+    """What can be chosen in its sessions; ``None``: nothing, once they run."""
 
 
 AnyDriver = Driver[Any, Any]
@@ -238,6 +250,8 @@ class Agent:
     versions: ProvenVersions | None = None
     """The versions of its program that keep every rule of the permission contract."""
     scripted: ScriptedSetup | None = None
+    offered_settings: Callable[[Mapping[str, str] | None], Awaitable[tuple[AgentSetting, ...]]] | None = None
+    """Starts the program once to see what a session lets one choose; ``None``: that is known only while one runs."""
     keep_lines: bool = False
     """The server keeps the program's own lines in its log: clients from before there was a second agent read them."""
 

@@ -76,6 +76,8 @@ class RemoteOptions(TypedDict, total=False):
     project_id: str
     title: str
     model: str | None
+    effort: str | None
+    mode: str | None
     driver: str | None
     tier: Tier | None
     approval: Approval | PermissionMode | None

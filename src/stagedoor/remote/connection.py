@@ -89,6 +89,9 @@ class ServerConnection:
     ) -> Answer:
         return await self._request("POST", path, answer, body=body, patience=patience)
 
+    async def patch(self, path: str, answer: type[Answer], body: object) -> Answer:
+        return await self._request("PATCH", path, answer, body=body)
+
     async def _request(
         self,
         method: str,

@@ -19,6 +19,7 @@ from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
 from ..unified.events import Done, Event, TurnCompleted, TurnStarted, Unrecognized
+from ..unified.settings import AgentSetting, setting_named
 from .answers import CallbackAnswers
 from .connection import ServerConnection
 from .following import EventFollower
@@ -91,6 +92,14 @@ class RemoteSession:
         """The session as the server has it now."""
         return await self._link.view()
 
+    async def settings(self) -> tuple[AgentSetting, ...]:
+        """What can be chosen in this session, as it stands now: the agent's modes, models, effort and more."""
+        return await self._link.settings()
+
+    async def change_setting(self, name: str, value: str) -> AgentSetting:
+        """Choose a value of a setting, by its id or kind (``mode``, ``model``, ``effort``)."""
+        return setting_named(await self._link.change_setting(name, value), name)
+
     async def interrupt(self) -> None:
         """End the running turn; the session continues."""
         await self._link.act("interrupt")
@@ -147,6 +156,10 @@ class RemoteEvents:
 
     def close(self) -> None:
         self._reader.close()
+
+
+class SettingAnswer(msgspec.Struct, frozen=True):
+    settings: tuple[AgentSetting, ...]
 
 
 class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +264,15 @@ class SessionLink:
         if not self.id:
             raise LocalProtocolError("the session starts with its first prompt; send one")
         return await self._connection.get(self._path, SessionView)
+
+    async def settings(self) -> tuple[AgentSetting, ...]:
+        return (await self._connection.get(f"{self._path}/settings", SettingAnswer)).settings if self.id else ()
+
+    async def change_setting(self, name: str, value: str) -> tuple[AgentSetting, ...]:
+        if not self.id:
+            raise LocalProtocolError("the session starts with its first prompt; send one")
+        body = {"id": name, "value": value}
+        return (await self._connection.patch(f"{self._path}/settings", SettingAnswer, body)).settings
 
     async def act(self, verb: str, *, patience: float | None = None) -> None:
         if self.id:

@@ -12,9 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stagedoor import catalog
-from stagedoor.drivers.agent import Presence
-from stagedoor.errors import BadRequest, StagedoorError
+from stagedoor.drivers.agent import Agent, Presence
+from stagedoor.errors import BadRequest, NotSupported, StagedoorError
 from stagedoor.unified.capabilities import Capabilities
+from stagedoor.unified.settings import AgentSetting
 
 from .config.settings import AgentSettings, Settings
 
@@ -35,6 +36,8 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str = ""
     fix: str = ""
     model: str = ""
+    settings: tuple[AgentSetting, ...] = ()
+    """What its sessions let one choose, where that was seen: in a session, or by ``Agents.settings``."""
     drivers: Mapping[str, Capabilities] = {}
 
 
@@ -50,6 +53,8 @@ class Agents:
         self._views: tuple[AgentView, ...] = ()
         self._until = float("-inf")
         self._looking = asyncio.Lock()
+        self._trying = asyncio.Lock()
+        self._offered: dict[str, tuple[AgentSetting, ...]] = {}
 
     def enabled(self, name: str) -> bool:
         return self._settings.agents.get(name, AgentSettings()).enabled
@@ -70,7 +75,28 @@ class Agents:
                 default = self._settings.default_agent or _first_ready(views)
                 self._views = tuple(replace(view, default=view.agent == default) for view in views)
                 self._until = self._clock() + self._fresh
-            return self._views
+            return tuple(replace(view, settings=self._offered.get(view.agent, ())) for view in self._views)
+
+    async def settings(self, name: str) -> tuple[AgentSetting, ...]:
+        """What a session of this agent would let one choose. An agent that speaks ACP is started once to see it; of
+        the others it is known when a session has run."""
+        agent = _named(name)
+        if not self.enabled(agent.name):
+            raise BadRequest(f"{agent.name} is switched off in this server's configuration")
+        if agent.name not in self._offered and agent.offered_settings is not None:
+            async with self._trying:  # one at a time, and who comes meanwhile gets the same answer
+                if agent.name not in self._offered:
+                    configured = self._settings.agents.get(agent.name, AgentSettings())
+                    try:
+                        self._offered[agent.name] = await agent.offered_settings(environment(configured))
+                    except StagedoorError as fault:
+                        raise BadRequest(str(fault)) from fault
+        return self._offered.get(agent.name, ())
+
+    def note_settings(self, name: str, settings: Sequence[AgentSetting]) -> None:
+        """A session has these: the next one of this agent will, too, but nothing of them is locked before it began."""
+        if settings:
+            self._offered[name] = tuple(replace(one, locked="") for one in settings)
 
     async def _look(self, name: str) -> AgentView:
         configured = self._settings.agents.get(name, AgentSettings())
@@ -87,6 +113,13 @@ class Agents:
             model=configured.model or "",
             drivers=presence.drivers,
         )
+
+
+def _named(name: str) -> Agent:
+    try:
+        return catalog.agent(name)
+    except NotSupported as fault:
+        raise BadRequest(str(fault)) from fault
 
 
 def _first_ready(views: Sequence[AgentView]) -> str:

@@ -54,6 +54,8 @@ class Opening:
             **self._confined(view, configured),
             "trust": self.trust.covers(Path(view.cwd), view.agent) if spec.trust is None else spec.trust,
             "model": view.model or None,
+            "effort": spec.effort or configured.effort,
+            "mode": spec.mode,
             "driver": view.driver or None,
             "executable": configured.command or None,
             "extra_args": configured.args,

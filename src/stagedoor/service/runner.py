@@ -38,11 +38,12 @@ from stagedoor.unified.events import (
     UsageReport,
     stamp,
 )
+from stagedoor.unified.settings import AgentSetting, allowed_change
 
 from .projection import MID_TURN, asleep, woken
 from .question_rows import answered
 from .session_log import STOPPED, UNANSWERED, SessionLog
-from .views import Question, QueuedPrompt, SessionView
+from .views import Question, QueuedPrompt, SessionSpec, SessionView
 
 
 class SessionRunner:
@@ -75,6 +76,7 @@ class SessionRunner:
         self._sleeping = False
         self._tired = False
         self._rested = asyncio.Event()
+        self._settings: tuple[AgentSetting, ...] = ()
 
     # -- what others want of it
 
@@ -121,6 +123,28 @@ class SessionRunner:
         finally:
             self._arriving -= 1
             self._news.set()
+
+    @property
+    def settings(self) -> tuple[AgentSetting, ...]:
+        """What can be chosen; while its CLI is put away, as it stood last."""
+        if self._life is not None:
+            self._settings = self._life.session.settings or self._settings
+        return self._settings
+
+    async def change_setting(self, name: str, value: str) -> AgentSetting:
+        """Choose a value now; while its CLI is put away, one that holds when it is started again."""
+        settings = self.settings
+        if self._life is not None:
+            changed = await self._life.session.change_setting(name, value)
+        else:
+            changed = replace(allowed_change(settings, name, value), value=value)
+        view = self.view
+        spec = view.spec or SessionSpec(prompt="")
+        kept = {} if changed.kind == "other" else {changed.kind: value}
+        model = {"model": value} if changed.kind == "model" else {}
+        await self.log.change(spec=replace(spec, **kept), **model)
+        self._settings = tuple(changed if one.id == changed.id else one for one in self.settings)
+        return changed
 
     async def interrupt(self) -> None:
         if self._life is not None:
@@ -247,6 +271,7 @@ class SessionRunner:
     async def _sleep(self, why: str) -> None:
         """Put the CLI away; the session goes on when somebody speaks to it."""
         assert self._life is not None
+        self._settings = self.settings
         self._sleeping = True
         await self._life.close()
         self._sleeping = False

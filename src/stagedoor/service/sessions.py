@@ -8,9 +8,20 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, StoreError, TooMany
+from stagedoor.errors import (
+    AgentRefused,
+    BadRequest,
+    LocalProtocolError,
+    NotSupported,
+    SessionEnded,
+    SessionNotFound,
+    SessionRunning,
+    StoreError,
+    TooMany,
+)
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.options import Approval, Tier, without_modes
+from stagedoor.unified.settings import AgentSetting
 
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
@@ -152,6 +163,27 @@ class Sessions:
         except SessionEnded:
             self._running.seats.leave(session_id)
             raise
+
+    async def settings(self, session_id: str) -> tuple[AgentSetting, ...]:
+        """What can be chosen in a session, by the agent's own names; nothing before it has started or when it ended."""
+        view = await self.get(session_id)
+        runner = self._running.get(session_id)
+        settings = () if runner is None or view.ended else runner.settings
+        self._agents.note_settings(view.agent, settings)
+        return settings
+
+    @to_the_end
+    async def change_setting(self, session_id: str, name: str, value: str) -> tuple[AgentSetting, ...]:
+        """Choose a mode, a model, an effort or another setting of the agent's own; returns all as they stand then."""
+        await self.get(session_id)
+        runner = self._running.get(session_id)
+        if runner is None or runner.ending:
+            raise SessionEnded(f"session {session_id} has ended; resume it to continue")
+        try:
+            await runner.change_setting(name, value)
+        except (NotSupported, LocalProtocolError, AgentRefused) as fault:
+            raise BadRequest(str(fault)) from fault
+        return await self.settings(session_id)
 
     async def interrupt(self, session_id: str) -> SessionView:
         """End the running turn. What is queued behind it comes next; a session that does not stay open ends."""

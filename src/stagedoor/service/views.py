@@ -42,6 +42,10 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     cwd: str = ""
     title: str = ""
     model: str | None = None
+    effort: str | None = None
+    """How much the model thinks, by the agent's own word for it."""
+    mode: str | None = None
+    """The agent's own mode, where the tier does not decide it."""
     driver: str | None = None
     tier: Tier | None = None
     approval: Approval | PermissionMode | None = None

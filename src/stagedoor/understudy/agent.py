@@ -32,6 +32,7 @@ from .turn import perform
 VERSION = "0.1.0"
 NOT_FOUND = -32002
 MODELS = ("understudy", "understudy-mini")
+EFFORTS = ("low", "medium", "high")
 
 
 class Understudy:
@@ -168,10 +169,16 @@ class Understudy:
 
     async def _set_config_option(self, params: SetConfigOptionParams) -> dict[str, Any]:
         session = self._open_session(params.session_id)
-        if params.config_id != "model" or params.value not in MODELS:
-            raise MethodRefused(INVALID_PARAMS, f"the only option is model: choose one of {', '.join(MODELS)}")
-        session.model = params.value
-        return {"configOptions": _config_options(session.model)}
+        choices = {"model": MODELS, "effort": EFFORTS}.get(params.config_id)
+        if choices is None:
+            raise MethodRefused(INVALID_PARAMS, "the options are model and effort")
+        if params.value not in choices:
+            raise MethodRefused(INVALID_PARAMS, f"{params.config_id}: choose one of {', '.join(choices)}")
+        if params.config_id == "model":
+            session.model = params.value
+        else:
+            session.effort = params.value
+        return {"configOptions": _config_options(session)}
 
     async def _prompt(self, params: PromptParams) -> dict[str, Any]:
         session = self._open_session(params.session_id)
@@ -198,7 +205,7 @@ class Understudy:
             )
         more = tuple(params.additional_directories or ())
         session = UnderstudySession(session_id, params.cwd, self._link, self._store, more)
-        session.model, session.without = MODELS[0], self._without
+        session.model, session.effort, session.without = MODELS[0], EFFORTS[1], self._without
         session.mcp_specs = {server.name: server for server in params.mcp_servers or ()}
         self._sessions[session_id] = session
         return session
@@ -211,7 +218,7 @@ class Understudy:
         modes = [{"id": mode.id, "name": mode.name, "description": mode.description} for mode in MODES.values()]
         return {
             "modes": {"currentModeId": session.mode, "availableModes": modes},
-            "configOptions": _config_options(session.model),
+            "configOptions": _config_options(session),
         }
 
     def _open_session(self, session_id: str) -> UnderstudySession:
@@ -221,10 +228,15 @@ class Understudy:
             raise _unknown(session_id) from None
 
 
-def _config_options(model: str) -> list[dict[str, Any]]:
-    choices = [{"value": value, "name": value.replace("-", " ").title()} for value in MODELS]
-    option = {"id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": model}
-    return [option | {"options": choices}]
+def _config_options(session: UnderstudySession) -> list[dict[str, Any]]:
+    model = {"id": "model", "name": "Model", "category": "model", "currentValue": session.model}
+    effort = {"id": "effort", "name": "Effort", "category": "thought_level", "currentValue": session.effort}
+    return [model | _choices(MODELS), effort | _choices(EFFORTS)]
+
+
+def _choices(values: tuple[str, ...]) -> dict[str, Any]:
+    named = [{"value": value, "name": value.replace("-", " ").title()} for value in values]
+    return {"type": "select", "options": named}
 
 
 def _unknown(session_id: str) -> MethodRefused:

@@ -56,6 +56,7 @@ class UnderstudySession:
         self.mode = "ask"
         self.without: frozenset[str] = frozenset()  # the tools it does not have
         self.model = ""
+        self.effort = ""
         self.route = ""
         self.step = 0
         self.calls = 0

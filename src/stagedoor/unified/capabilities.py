@@ -39,6 +39,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The agent changes nothing when it is told so. Where it cannot be told, `confine` sees to it."""
     supervised: bool = True
     """What the tier `supervised` asks about is asked about, or not done."""
+    effort: bool = False
+    """How much the model thinks can be chosen."""
+    mode: bool = False
+    """It has modes of its own to choose from, where the tier does not decide."""
     confine: bool = False
     """It can be run in a sandbox of ours."""
     sandbox: tuple[str, ...] = ()
@@ -52,7 +56,7 @@ CAPABILITY_OF_OPTION: dict[str, str] = {
     "fork": "fork", "max_turns": "max_turns", "max_budget_usd": "max_budget", "allowed_tools": "allowed_tools",
     "disallowed_tools": "disallowed_tools", "system_prompt": "system_prompt",
     "append_system_prompt": "append_system_prompt", "mcp_servers": "mcp_servers", "output_schema": "structured_output",
-    "images": "images", "resume": "resume",
+    "images": "images", "resume": "resume", "effort": "effort", "mode": "mode",
 }  # fmt: skip
 """Option → the capability that a driver needs for it."""
 _DEFAULTS = Options()

@@ -54,6 +54,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The working directory of the agent."""
     model: str | None = None
     """The model, by the agent's own name for it."""
+    effort: str | None = None
+    """How much the model thinks before it answers, by the agent's own word for it (`low`, `high`)."""
+    mode: str | None = None
+    """The agent's own mode, where it has any (`stagedoor agents add`) and the tier does not decide it."""
     tier: Tier = "supervised"
     """How much the agent may do without asking: `dry-run` changes nothing, `supervised` asks before it runs commands,
     `autonomous` never asks. See [tiers](tiers.md)."""
@@ -146,6 +150,8 @@ class OpenOptions(TypedDict, total=False):
 
     cwd: str | PathLike[str]
     model: str | None
+    effort: str | None
+    mode: str | None
     tier: Tier
     approval: Approval | PermissionMode | None
     sandbox: Sandbox | None

@@ -239,6 +239,8 @@ class AcpClient:
                     raise
         if config.model is not None:
             await session.set_model(config.model)
+        if config.effort is not None:  # after the model: what there is to choose from may depend on it
+            await session.set_effort(config.effort)
         for config_id, value in config.options.items():
             await session.set_config_option(config_id, value)
 

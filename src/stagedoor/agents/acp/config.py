@@ -71,18 +71,19 @@ Authorize: TypeAlias = Callable[[ServedRequest], Awaitable[str]]
 class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
-    ``mode`` and ``model`` are ids the agent offers; ``options`` are its config options by id. ``can_use_tool``
-    decides about tool calls; each question has its own task, and a plain function its own thread. Without it, after
-    ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``authorize`` decides about each file
-    and terminal that we serve, wherever the file is; without it, all in the session's folders is served and nothing
-    else. ``allow_write`` is asked before a file is written through us; without it every one is. ``replay``: a resumed
-    session is played back first, where the agent offers both.
+    ``mode``, ``model`` and ``effort`` are values the agent offers; ``options`` are its config options by id.
+    ``can_use_tool`` decides about tool calls; each question has its own task, and a plain function its own thread.
+    Without it, after ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``authorize`` decides
+    about each file and terminal that we serve, wherever the file is; without it, all in the session's folders is served
+    and nothing else. ``allow_write`` is asked before a file is written through us; without it every one is. ``replay``:
+    a resumed session is played back first, where the agent offers both.
     """
 
     mcp_servers: tuple[McpServer, ...] = ()
     add_dirs: tuple[str, ...] = ()
     mode: str | None = None
     model: str | None = None
+    effort: str | None = None
     options: Mapping[str, str | bool] = {}
     can_use_tool: AskPermission | None = None
     permission_timeout: float | None = None

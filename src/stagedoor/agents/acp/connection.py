@@ -32,8 +32,8 @@ from .config import AcpProfile
 from .events import Event, FileServed, RequestFailed, RequestWithdrawn, TerminalServed, Unanswered, session_of
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
 from .requests import AgentRequest, RequestPermission
-from .responses import InitializeResponse, way_in
-from .updates import AvailableCommandsUpdate, SessionUpdate
+from .responses import ConfigOption, InitializeResponse, SetSessionConfigOptionResponse, way_in
+from .updates import AvailableCommandsUpdate, ConfigOptionUpdate, CurrentModeUpdate, SessionUpdate
 
 AUTH_REQUIRED = -32000
 CLIENT_VERSION = "0.1.0"
@@ -50,6 +50,12 @@ class Channel:
         self.turn_id = 0
         """How many prompts were sent."""
         self.commands_listed = asyncio.Event()
+        self.mode_id: str | None = None
+        """The mode that the agent is in, where that has changed."""
+        self.model_id: str | None = None
+        """The model that was chosen last."""
+        self.config_options: list[ConfigOption] | None = None
+        """Its options as it has told them last."""
 
 
 class Connection:
@@ -330,6 +336,13 @@ class Connection:
                     channel.answers.withdraw(request.request_id)
             case SessionUpdate(update=AvailableCommandsUpdate()) if channel is not None:
                 channel.commands_listed.set()
+            case SessionUpdate(update=CurrentModeUpdate(mode_id)) if session_id in self._channels:
+                self._channels[session_id].mode_id = mode_id
+            case SessionUpdate(update=ConfigOptionUpdate() as changed) if session_id in self._channels:
+                self._channels[session_id].config_options = changed.config_options
+            case SetSessionConfigOptionResponse(config_options=[_, *_] as options) if session_id in self._channels:
+                # Here, where it has its place among the updates, and not where its caller waits for it.
+                self._channels[session_id].config_options = options
             case _ if isinstance(event, AgentRequest) and self.protocol.is_open(event.request_id):
                 if channel is not None:
                     channel.answers.ask(event)

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 
+from msgspec.structs import replace
+
 from stagedoor.errors import LocalProtocolError, NotSupported, SessionEnded, StagedoorError
 from stagedoor.transports.relay import Reader
 from stagedoor.transports.tasks import TaskOwner
@@ -39,6 +41,9 @@ from .updates import KnownBlock, TextContent
 PATIENCE = 10.0
 """How long a cancelled turn may take to end, and the agent to confirm that a session is closed."""
 
+EFFORTS = ("effort", "reasoning_effort", "thought_level", "thinking")
+"""Ids of options without a category that say how much the model thinks."""
+
 OpenSessionResponse = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
 
 
@@ -51,7 +56,6 @@ class AcpSession:
         self._connection = connection
         self._channel = channel
         self._turn: asyncio.Future[Reply] | None = None
-        self._options = list(opened.config_options or ())
         self._tasks = TaskOwner()
         self._closing: asyncio.Task[None] | None = None
         connection.abandon_with(self, session_id)
@@ -74,15 +78,20 @@ class AcpSession:
 
     @property
     def modes(self) -> SessionModeState | None:
-        return self.opened.modes
+        """What there are, and the one it is in now."""
+        modes, now = self.opened.modes, self._channel.mode_id
+        return modes if modes is None or now is None else replace(modes, current_mode_id=now)
 
     @property
     def models(self) -> SessionModelState | None:
-        return self.opened.models
+        models, now = self.opened.models, self._channel.model_id
+        return models if models is None or now is None else replace(models, current_model_id=now)
 
     @property
     def config_options(self) -> list[ConfigOption]:
-        return list(self._options)
+        """Its settings as they stand now."""
+        changed = self._channel.config_options
+        return list(self.opened.config_options or () if changed is None else changed)
 
     @property
     def running(self) -> bool:
@@ -144,7 +153,15 @@ class AcpSession:
         if not offered and option is not None:
             await self.set_config_option(option.id, mode_id)
         else:
-            await self._request(SetSessionModeRequest(self.session_id, mode_id))
+            channel, before = self._channel, self._channel.mode_id
+            channel.mode_id = None
+            try:
+                await self._request(SetSessionModeRequest(self.session_id, mode_id))
+            except BaseException:
+                channel.mode_id = before if channel.mode_id is None else channel.mode_id
+                raise
+            if channel.mode_id is None:  # most tell the change as well, and know better
+                channel.mode_id = mode_id
 
     async def set_model(self, model_id: str) -> None:
         option = self._option("model")
@@ -154,11 +171,22 @@ class AcpSession:
             raise NotSupported("this agent does not let you choose a model")
         else:
             await self._request(SetSessionModelRequest(self.session_id, model_id))
+            self._channel.model_id = model_id
+
+    async def set_effort(self, value: str) -> None:
+        """How much the model thinks, by the agent's own words for it."""
+        options = self.config_options
+        by_id = (option for option in options if option.category is None and option.id in EFFORTS)
+        option = next((option for option in options if option.category == "thought_level"), None) or next(by_id, None)
+        if option is None:
+            raise NotSupported(f"effort {value!r}: this agent does not let you choose how much its model thinks")
+        await self.set_config_option(option.id, value == "true" if option.type == "boolean" else value)
 
     async def set_config_option(self, config_id: str, value: str | bool) -> None:  # noqa: FBT001 (a value, no switch)
-        option = next((option for option in self._options if option.id == config_id), None)
+        options = self.config_options
+        option = next((option for option in options if option.id == config_id), None)
         if option is None:
-            offered = ", ".join(option.id for option in self._options) or "none"
+            offered = ", ".join(option.id for option in options) or "none"
             raise LocalProtocolError(f"the agent has no option {config_id!r}; its options: {offered}")
         choices = [choice.value for choice in option.choices()]
         if choices and value not in choices:
@@ -167,8 +195,9 @@ class AcpSession:
                 f"{value!r} is not a value of the agent's option {config_id!r}; choose one of {few}"
             )
         answer = await self._request(SetSessionConfigOptionRequest(self.session_id, config_id, value))
-        if isinstance(answer, SetSessionConfigOptionResponse) and answer.config_options:
-            self._options = list(answer.config_options)
+        if isinstance(answer, SetSessionConfigOptionResponse) and not answer.config_options:  # it only says yes
+            changed = [replace(one, current_value=value) if one.id == config_id else one for one in self.config_options]
+            self._channel.config_options = changed
 
     async def commands_listed(self, timeout: float) -> None:
         """Wait until the agent has listed its commands, which some do when a loaded session has been replayed."""
@@ -224,8 +253,8 @@ class AcpSession:
             raise SessionEnded("this session has ended: resume it by its id to continue")
 
     def _option(self, category: str) -> ConfigOption | None:
-        by_category = (option for option in self._options if option.category == category)
-        by_id = (option for option in self._options if option.id == category)
+        by_category = (option for option in self.config_options if option.category == category)
+        by_id = (option for option in self.config_options if option.id == category)
         return next(by_category, None) or next(by_id, None)
 
 

@@ -207,7 +207,6 @@ _ONLY: dict[str, tuple[OpenCodeDriver, ...]] = {
     "ask_every_command": (OpenCodeDriver.SERVE, OpenCodeDriver.ACP),
     "most_steps": (OpenCodeDriver.RUN, OpenCodeDriver.SERVE),
     "title": (OpenCodeDriver.RUN, OpenCodeDriver.SERVE),
-    "variant": (OpenCodeDriver.RUN, OpenCodeDriver.SERVE),
 }
 _DEFAULTS: dict[str, object] = {field: getattr(OpenCodeSessionConfig(), field) for field in _ONLY}
 

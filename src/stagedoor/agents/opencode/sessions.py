@@ -342,6 +342,7 @@ def acp_config(config: OpenCodeSessionConfig) -> AcpSessionConfig:
     return AcpSessionConfig(
         model=config.model,
         mode=config.agent,
+        effort=config.variant,
         can_use_tool=request_permission,
         permission_timeout=config.permission_timeout,
     )

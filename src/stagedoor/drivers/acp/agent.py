@@ -11,11 +11,13 @@ from msgspec.structs import replace
 from ...agents.acp import AcpClient, AcpProfile, AcpSession, AcpSessionConfig, RequestPermission
 from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.protocol import AcpProtocol
+from ...errors import AgentRefused, NotSupported
 from ...transports.executables import find_executable
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Ask
 from ...unified.events import Event
 from ...unified.options import Options, Tier
+from ...unified.settings import AgentSetting
 from ...unified.tool_lists import AgentTool
 from ..agent import Agent, Driver, Presence, StateFolders, StoredSession
 from ..confinement import confinement_of, environ_of
@@ -24,6 +26,8 @@ from .definition import AcpAgent
 from .dictionary import AcpDictionary, Manner, exit_code_in, tool_name_in
 from .opening import CAPABILITIES, config, prompt_blocks
 from .recording import AcpRecordingReader, recognize_acp
+from .settings import AcpSettings, promises_nothing
+from .trial import try_agent
 
 DRIVER = "acp"
 UNKNOWN_STATE = StateFolders(())
@@ -96,9 +100,14 @@ def acp_agent(
             quiet=options.stall_after,
             confinement=confinement,
         )
-        mode = definition.modes.get(tier_of(options)) if mode_of is None else mode_of(options)
         settings = config(
-            options, ask, words, mode=mode, edits=allows_edits(options), free=asks_nobody(options), serve=True
+            options,
+            ask,
+            words,
+            mode=chosen_mode(options),
+            edits=allows_edits(options),
+            free=asks_nobody(options),
+            serve=True,
         )
         settings = configured(replace(settings, options={**definition.options, **settings.options}), options)
         blocks = await asyncio.to_thread(prompt_blocks, prompt, options)
@@ -107,6 +116,27 @@ def acp_agent(
         if options.fork:
             return await client.fork_session(options.resume, blocks, settings)
         return await client.resume_session(options.resume, blocks, settings)
+
+    def chosen_mode(options: Options) -> str | None:
+        kept_by = definition.modes.get(tier_of(options)) if mode_of is None else mode_of(options)
+        return options.mode or kept_by
+
+    def check(options: Options) -> None:
+        """A mode that was configured for a tier keeps it, so another one would not."""
+        kept_by = definition.modes.get(tier_of(options)) if mode_of is None else mode_of(options)
+        if options.mode is None or options.mode == kept_by or promises_nothing(options):
+            return
+        kept = f"by its mode {kept_by!r}" if kept_by is not None else "without one"
+        raise NotSupported(
+            f"mode={options.mode!r}: {definition.name} keeps this session's promises {kept}: leave mode out, "
+            "or use tier='autonomous' without policy, hooks and lists of tools"
+        )
+
+    async def offered_settings(env: Mapping[str, str] | None) -> tuple[AgentSetting, ...]:
+        trial = await try_agent(definition, env=env)
+        if trial.problem:
+            raise AgentRefused(f"{definition.name}: {trial.problem}")
+        return trial.settings
 
     async def look(env: Mapping[str, str] | None) -> Presence:
         environ = {**(os.environ if env is None else env), **definition.env}
@@ -126,6 +156,8 @@ def acp_agent(
                 (RequestPermission,),
                 lambda _: AcpRecordingReader(),
                 recognize=recognize_acp(definition.name),
+                check=check,
+                settings=AcpSettings(),
             )
         },
         choose_driver=lambda options: DRIVER,
@@ -134,6 +166,7 @@ def acp_agent(
         inspect=inspect or look,
         tools=tools,
         state=state,
+        offered_settings=offered_settings,
     )
     return agent
 
@@ -154,11 +187,15 @@ def capabilities_of(definition: AcpAgent) -> Capabilities:
         CAPABILITIES,
         images=True,
         confine=True,
+        effort=True,
+        mode=True,
         dry_run="dry-run" in modes,
         supervised="supervised" in modes,
         notes={
             **notes,
             "images": "where the agent accepts them",
+            "effort": "where the agent offers it",
+            "mode": "where the agent has modes and the tier does not decide",
             "resume": "where the agent offers it",
             "confine": "its own folders are not known: name those it has to write with confine_write",
         },

@@ -87,6 +87,7 @@ def config(
         mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
         mode=mode,
         model=options.model,
+        effort=options.effort,
         can_use_tool=decide,
         elicit=elicit,
         authorize=served.authorize if serve else None,

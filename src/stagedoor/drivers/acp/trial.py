@@ -5,36 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp import AcpClient
-from ...agents.acp.responses import ConfigOption, InitializeResponse, way_in
-from ...agents.acp.session import OpenSessionResponse
+from ...agents.acp.responses import InitializeResponse, way_in
 from ...errors import LaunchError, NotSignedIn, StagedoorError
 from ...transports.executables import find_executable
+from ...unified.settings import AgentSetting
 from .definition import AcpAgent
+from .settings import settings_in
 
 PATIENCE = 60.0
-
-
-class SettingChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """One value that can be chosen: ``id`` is what is sent, ``name`` and ``about`` are for people."""
-
-    id: str
-    name: str = ""
-    about: str = ""
-
-
-class AgentSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be chosen in a session: a mode, a model, or an option of the agent's own."""
-
-    id: str
-    name: str = ""
-    current: str = ""
-    choices: tuple[SettingChoice, ...] = ()
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,16 +33,19 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     not_signed_in: bool = False
 
-    def setting(self, id: str) -> AgentSetting | None:
-        return next((setting for setting in self.settings if setting.id == id), None)
+    def setting(self, name: str) -> AgentSetting | None:
+        """By its id, else by its kind."""
+        by_id = (setting for setting in self.settings if setting.id == name)
+        by_kind = (setting for setting in self.settings if setting.kind == name)
+        return next(by_id, None) or next(by_kind, None)
 
 
-async def try_agent(definition: AcpAgent, *, patience: float = PATIENCE) -> Trial:
+async def try_agent(definition: AcpAgent, *, patience: float = PATIENCE, env: Mapping[str, str] | None = None) -> Trial:
     """Start it in an empty folder, shake hands, open a session, look, and end it. No prompt is sent.
 
     Raises ``NotInstalled`` when there is no such program, and ``LaunchError`` when it does not speak the protocol.
     """
-    env = {**os.environ, **definition.env}
+    env = {**(os.environ if env is None else env), **definition.env}
     program = definition.command[0]
     executable = find_executable(
         program, executable=program if "/" in program else None, env=env, install=definition.install
@@ -71,7 +58,7 @@ async def try_agent(definition: AcpAgent, *, patience: float = PATIENCE) -> Tria
                 async with client.connected() as connection:
                     trial = _greeted(trial, connection.agent)
                     async with await client.create_session() as session:
-                        return replace(trial, settings=_settings(session.opened, session.config_options))
+                        return replace(trial, settings=settings_in(session.opened, session.config_options))
         except NotSignedIn as fault:
             return replace(trial, problem=str(fault), not_signed_in=True)
         except TimeoutError:
@@ -101,28 +88,3 @@ def _greeted(trial: Trial, agent: InitializeResponse) -> Trial:
         offers=("new", *(name for name, offered in offers.items() if offered)),
         sign_in=tuple(way_in(method, trial.executable) for method in agent.auth_methods or ()),
     )
-
-
-def _settings(opened: OpenSessionResponse, options: Sequence[ConfigOption]) -> tuple[AgentSetting, ...]:
-    settings: dict[str, AgentSetting] = {}
-    modes, models = opened.modes, opened.models
-    if modes is not None:
-        choices = tuple(
-            SettingChoice(id=mode.id, name=mode.name, about=mode.description or "") for mode in modes.available_modes
-        )
-        settings["mode"] = AgentSetting(id="mode", name="Mode", current=modes.current_mode_id, choices=choices)
-    if models is not None:
-        choices = tuple(
-            SettingChoice(id=model.model_id, name=model.name, about=model.description or "")
-            for model in models.available_models
-        )
-        settings["model"] = AgentSetting(id="model", name="Model", current=models.current_model_id, choices=choices)
-    for option in options:
-        kind = option.category if option.category in ("mode", "model") else option.id
-        choices = tuple(
-            SettingChoice(id=choice.value, name=choice.name, about=choice.description or "")
-            for choice in option.choices()
-        )
-        current = str(option.current_value) if option.current_value is not None else ""
-        settings.setdefault(kind, AgentSetting(id=kind, name=option.name, current=current, choices=choices))
-    return tuple(settings.values())

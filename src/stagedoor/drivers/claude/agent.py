@@ -13,7 +13,7 @@ from ...unified.options import Options
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import ClaudeDictionary
-from .opening import client_of, open_session
+from .opening import check, client_of, open_session
 from .protected import PROTECTED
 from .recording import ClaudeRecordingReader, recognize_stream
 from .scripted import scripted_settings
@@ -41,6 +41,7 @@ CAPABILITIES = Capabilities(
     images=True,
     system_prompt=True,
     append_system_prompt=True,
+    effort=True,
     allowed_tools=True,
     disallowed_tools=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
@@ -84,7 +85,7 @@ AGENT = Agent(
     drivers={
         "stream": Driver(
             "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,),
-            ClaudeRecordingReader, check_version, recognize_stream,
+            ClaudeRecordingReader, check_version, recognize_stream, check,
         )
     },
     choose_driver=lambda options: "stream",

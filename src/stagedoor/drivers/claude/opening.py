@@ -7,15 +7,15 @@ import base64
 import mimetypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ...agents.claude.client import ClaudeClient
 from ...agents.claude.commands import Decision, PermissionResultAllow, PermissionResultDeny, image
-from ...agents.claude.config import ClaudeSessionConfig, HookMatcher
+from ...agents.claude.config import ClaudeSessionConfig, Effort, HookMatcher
 from ...agents.claude.events import CanUseTool, HookCallback
 from ...agents.claude.history import list_sessions
 from ...agents.claude.session import ClaudeSession
-from ...errors import LocalProtocolError, SessionNotFound
+from ...errors import LocalProtocolError, NotSupported, SessionNotFound
 from ...permissions.ground import ground_of
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import Risk
@@ -68,6 +68,18 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Clau
         raise SessionNotFound(message) from missing
 
 
+def effort_of(options: Options) -> Effort | None:
+    efforts: tuple[Effort, ...] = get_args(Effort)
+    effort = next((one for one in efforts if one == options.effort), None)
+    if options.effort is not None and effort is None:
+        raise NotSupported(f"effort={options.effort!r}: Claude Code knows {', '.join(efforts)}")
+    return effort
+
+
+def check(options: Options) -> None:
+    effort_of(options)
+
+
 def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSessionConfig:
     """Our options in Claude Code's words."""
     rights = rights_of(options)
@@ -80,6 +92,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
         settings=_settings(options) if hooked else None,
         model=options.model,
+        effort=effort_of(options),
         system_prompt=options.system_prompt,
         append_system_prompt=options.append_system_prompt,
         max_turns=options.max_turns,

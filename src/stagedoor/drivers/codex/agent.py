@@ -56,6 +56,7 @@ APP_SERVER = Capabilities(
     images=True,
     system_prompt=True,
     append_system_prompt=True,
+    effort=True,
     allowed_tools=True,
     disallowed_tools=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),

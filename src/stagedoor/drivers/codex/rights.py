@@ -95,6 +95,7 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
     return CodexSessionConfig(
         driver=driver,
         model=options.model,
+        reasoning_effort=options.effort,
         approval_policy=_policy(options, driver),
         sandbox_mode=sandbox,
         network_access=network,

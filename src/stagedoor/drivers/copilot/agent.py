@@ -12,6 +12,7 @@ from ...agents.acp.protocol import AcpProtocol
 from ...transports.versions import CheckedVersion
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.recording import AcpRecordingReader, recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import CopilotDictionary
@@ -36,6 +37,7 @@ CAPABILITIES = replace(
     supervised=True,
     confine=True,
     exit_codes=True,
+    effort=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
         "permissions": "all that acts; files outside the workspace are asked about too",
@@ -87,6 +89,7 @@ AGENT = Agent(
             check_version=check_version,
             recognize=recognize_acp("copilot"),
             check=check,
+            settings=AcpSettings(lambda session: session.acp),
         )
     },
     choose_driver=lambda options: "acp",

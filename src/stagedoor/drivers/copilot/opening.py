@@ -106,6 +106,7 @@ def launch_of(options: Options) -> Launch:
     if stance_of(options) == "read":
         servers = {}
     argv += ["--model", options.model] if options.model else []
+    argv += ["--reasoning-effort", options.effort] if options.effort else []
     files: dict[str, bytes] = {}
     if servers:
         # Those that are given over the protocol it drops without a word, unless they are remote.
@@ -137,6 +138,6 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Copi
     dictionary.expect_records()
     questions = AcpQuestions(options, ask, dictionary, lists_of(options))
     start = await asyncio.to_thread(launch_of, options)
-    settings = config(replace(options, mcp_servers={}, model=None), ask, dictionary.protocol)
+    settings = config(replace(options, mcp_servers={}, model=None, effort=None), ask, dictionary.protocol)
     session = await open_launched(start, prompt, options, settings, questions)
     return CopilotSession(session, records_file(session.session_id, environ_of(options)))

@@ -25,29 +25,29 @@ class CopilotSession:
     """``records`` is the file that the CLI writes; what it holds already was told before."""
 
     def __init__(self, inner: AcpSession, records: Path) -> None:
-        self._inner = inner
+        self.acp = inner
         self._records = records
         self._start = records.stat().st_size if records.exists() else 0
 
     @property
     def session_id(self) -> str:
-        return self._inner.session_id
+        return self.acp.session_id
 
     @property
     def received(self) -> AsyncIterator[Pair]:
-        return _received(self, self._inner.received, CopilotRecords(self._records, self._start))
+        return _received(self, self.acp.received, CopilotRecords(self._records, self._start))
 
     async def send(self, prompt: str) -> None:
-        await self._inner.send(prompt)
+        await self.acp.send(prompt)
 
     async def interrupt(self) -> None:
-        await self._inner.interrupt()
+        await self.acp.interrupt()
 
     async def cancel(self) -> None:
-        await self._inner.cancel()
+        await self.acp.cancel()
 
     async def close(self) -> None:
-        await self._inner.close()
+        await self.acp.close()
 
 
 async def _received(

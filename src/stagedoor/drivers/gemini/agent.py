@@ -21,6 +21,7 @@ from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
 from ...unified.options import Options
 from ..acp.recording import recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import GeminiAcpDictionary
@@ -132,7 +133,7 @@ AGENT = Agent(
     drivers={
         "acp": Driver(
             "acp", ACP, GeminiAcpDictionary, AcpProtocol, open_acp, (RequestPermission,), acp_recording, check_version,
-            recognize_acp("gemini"),
+            recognize_acp("gemini"), settings=AcpSettings(lambda session: session.acp),
         ),
         "stream-json": Driver(
             "stream-json", STREAM, StreamDictionary, StreamProtocol, open_stream, recording=StreamRecordingReader,

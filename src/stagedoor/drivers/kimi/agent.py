@@ -13,6 +13,7 @@ from ...agents.acp.protocol import AcpProtocol
 from ...transports.versions import CheckedVersion
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.recording import AcpRecordingReader, recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import KimiDictionary
@@ -36,6 +37,7 @@ CAPABILITIES = replace(
     supervised=True,
     confine=True,
     exit_codes=True,
+    effort=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
         "permissions": "commands, files and tools of servers; what it never asks about (fetching, searching the web, "
@@ -45,6 +47,7 @@ CAPABILITIES = replace(
         "deny_message": "the model is only told that the user rejected the call",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "remember_session": "remembered by us",
+        "effort": "where the model can think: on or off",
         "cost": "the CLI tells tokens, not money",
         "max_budget": "the CLI tells tokens, not money",
         "confine": "with tier autonomous or dry-run: in the others its files are written through us, outside a sandbox",
@@ -103,6 +106,7 @@ AGENT = Agent(
             check_version=check_version,
             recognize=recognize_acp("kimi"),
             check=check,
+            settings=AcpSettings(lambda session: session.acp),
         )
     },
     choose_driver=lambda options: "acp",

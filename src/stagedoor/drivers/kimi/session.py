@@ -24,30 +24,30 @@ class KimiSession:
 
     def __init__(self, inner: AcpSession, env: Mapping[str, str], start: int, home: Path) -> None:
         self._remove_home = weakref.finalize(self, shutil.rmtree, home, ignore_errors=True)
-        self._inner = inner
+        self.acp = inner
         self._env = env
         self._start = start
 
     @property
     def session_id(self) -> str:
-        return self._inner.session_id
+        return self.acp.session_id
 
     @property
     def received(self) -> AsyncIterator[tuple[bytes, NativeEvent]]:
-        return _received(self, self._inner.received, KimiRecords(self.session_id, self._env, self._start))
+        return _received(self, self.acp.received, KimiRecords(self.session_id, self._env, self._start))
 
     async def send(self, prompt: str) -> None:
-        await self._inner.send(literal(prompt))
+        await self.acp.send(literal(prompt))
 
     async def interrupt(self) -> None:
-        await self._inner.interrupt()
+        await self.acp.interrupt()
 
     async def cancel(self) -> None:
-        await self._inner.cancel()
+        await self.acp.cancel()
         await asyncio.to_thread(self._remove_home)
 
     async def close(self) -> None:
-        await self._inner.close()
+        await self.acp.close()
         await asyncio.to_thread(self._remove_home)
 
 

@@ -19,6 +19,7 @@ from ...transports.versions import CheckedVersion
 from ...unified.capabilities import Capabilities
 from ...unified.options import Options
 from ..acp.recording import AcpRecordingReader, recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .acp_dictionary import OpenCodeAcpDictionary
@@ -39,6 +40,7 @@ SIGN_IN = "opencode auth login"
 NOTES = {
     "sandbox": "OpenCode has none: readOnly denies every tool that acts, workspaceWrite is confine='workspace'",
     "system_prompt": "takes the place of the agent's prompt; what OpenCode adds about the folder stays",
+    "effort": "a variant of the model, by its name",
     "cost": "by the prices OpenCode knows; none for a model without prices",
 }
 RUN = Capabilities(
@@ -52,6 +54,7 @@ RUN = Capabilities(
     max_budget=True,
     images=True,
     system_prompt=True,
+    effort=True,
     allowed_tools=True,
     disallowed_tools=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
@@ -109,6 +112,7 @@ ACP = replace(
         "structured_output": "only over serve",
         "images": "only over serve and run",
         "append_system_prompt": "only over serve; put more into AGENTS.md",
+        "effort": "where the model has variants",
         "usage": "tokens are those of the last step of a turn; the cost is the whole turn's",
     },
 )
@@ -170,6 +174,7 @@ AGENT = Agent(
             lambda _: AcpRecordingReader(),
             check_version,
             recognize_acp("opencode"),
+            settings=AcpSettings(),
         ),
     },
     choose_driver=choose,

@@ -75,6 +75,7 @@ def config_of(options: Options, driver: OpenCodeDriver) -> OpenCodeSessionConfig
     return OpenCodeSessionConfig(
         driver=driver,
         model=options.model,
+        variant=options.effort,
         permission=rules(options, asks=asks, policed=is_policed(options)),
         append_system_prompt=options.append_system_prompt,
         output_schema=options.output_schema,

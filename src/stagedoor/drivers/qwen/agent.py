@@ -12,6 +12,7 @@ from ...agents.acp.protocol import AcpProtocol
 from ...transports.versions import CheckedVersion
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.recording import AcpRecordingReader, recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import QwenDictionary
@@ -77,6 +78,7 @@ AGENT = Agent(
             lambda _: AcpRecordingReader(lasting=("proceed_always_project", "proceed_always_user")),
             check_version=check_version,
             recognize=recognize_acp("qwen-code"),
+            settings=AcpSettings(),
         )
     },
     choose_driver=lambda options: "acp",

@@ -23,6 +23,7 @@ from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.opening import config
 from ..acp.recording import AcpRecordingReader, recognize_acp
+from ..acp.settings import AcpSettings
 from ..agent import Agent, Driver, Presence, StateFolders
 from ..confinement import confinement_of
 from .stored import NAME, list_stored, read_stored
@@ -32,6 +33,7 @@ MODES = {"dry-run": "plan", "supervised": "ask", "autonomous": "auto"}
 APPROVALS = {"ask": "ask", "askDangerous": "ask", "autoEdit": "ask", "autoAll": "auto"}
 CAPABILITIES = replace(
     CAPABILITIES_OF_ACP,
+    effort=True,
     permissions="all",
     allowed_tools=True,
     disallowed_tools=True,
@@ -165,6 +167,7 @@ AGENT = Agent(
             lambda _: AcpRecordingReader(),
             recognize=recognize_acp(NAME),
             check=check,
+            settings=AcpSettings(),
         )
     },
     choose_driver=lambda options: "acp",

@@ -39,6 +39,7 @@ from .results import (
     RespondResult,
     RunResult,
     SelectResult,
+    SettingsResult,
     StopResult,
     UnifiedSession,
 )
@@ -90,6 +91,10 @@ async def select(call: RpcCall, params: SelectParams) -> SelectResult:
         raise BadRequest(f"{agent.name} is disabled in this server's configuration")
     await call.defaults.select(agent.name)
     return SelectResult(type=agent.name, name=agent.title)
+
+
+async def settings(call: RpcCall, params: SelectParams) -> SettingsResult:
+    return SettingsResult(settings=await call.service.agents.settings(params.type))
 
 
 async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguration:
@@ -172,6 +177,8 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         confine=options.confine,
         container=container,
         model=options.model or configured.model,
+        effort=options.effort,
+        mode=options.mode,
         tier=options.tier or configured.tier,
         approval=options.approval or configured.approval,
         auto_approve=approve,

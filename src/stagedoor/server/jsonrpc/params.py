@@ -43,6 +43,8 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     sandbox: str | None = None
     confine: Confine | None = None
     model: str | None = None
+    effort: str | None = None
+    mode: str | None = None
     allowed_tools: tuple[str, ...] | None = None
     disallowed_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] | None = None
@@ -119,6 +121,20 @@ class SessionListParams(RpcParams, frozen=True, kw_only=True):
 
 class SessionGetParams(RpcParams, frozen=True, kw_only=True):
     session_id: str
+
+
+class SettingsParams(RpcParams, frozen=True, kw_only=True):
+    """Left out: the session this client ran last."""
+
+    session_id: str = ""
+
+
+class SetParams(RpcParams, frozen=True, kw_only=True):
+    """``id``: of a setting, or ``mode``, ``model``, ``effort``."""
+
+    id: str
+    value: str
+    session_id: str = ""
 
 
 class EventsParams(RpcParams, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from stagedoor.dialects.event_parts import iso_time
 from stagedoor.service.stored import PastSession
 from stagedoor.service.views import Activity, Question, SessionView, State
 from stagedoor.unified.options import Approval, PermissionMode, Tier
+from stagedoor.unified.settings import AgentSetting
 
 from ..rest.sessions import public_view
 
@@ -78,6 +79,12 @@ class AgentConfiguration(RpcResult, frozen=True, kw_only=True):
     auto_approve: tuple[str, ...] = ()
     tier: Tier | None = None
     approval: Approval | PermissionMode | None = None
+
+
+class SettingsResult(RpcResult, frozen=True, kw_only=True):
+    """``locked`` says why one cannot be changed; empty: it can."""
+
+    settings: tuple[AgentSetting, ...]
 
 
 class RunResult(RpcResult, frozen=True, kw_only=True):

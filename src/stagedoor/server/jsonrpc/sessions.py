@@ -29,6 +29,8 @@ from .params import (
     SendParams,
     SessionGetParams,
     SessionListParams,
+    SetParams,
+    SettingsParams,
     SubscribeParams,
     UnsubscribeParams,
 )
@@ -40,6 +42,7 @@ from .results import (
     RunResult,
     SendResult,
     SessionListResult,
+    SettingsResult,
     SubscribeResult,
     UnifiedSession,
     UnsubscribeResult,
@@ -66,6 +69,16 @@ async def list_sessions(call: RpcCall, params: SessionListParams) -> SessionList
         limit=query.limit,
         next_cursor=next_cursor(views, query),
     )
+
+
+async def settings(call: RpcCall, params: SettingsParams) -> SettingsResult:
+    return SettingsResult(settings=await call.service.sessions.settings(call.session(params.session_id)))
+
+
+async def change_setting(call: RpcCall, params: SetParams) -> SettingsResult:
+    session_id = call.session(params.session_id)
+    changed = await call.service.sessions.change_setting(session_id, params.id, params.value)
+    return SettingsResult(settings=changed)
 
 
 def _may_be_stored(query: Query) -> bool:

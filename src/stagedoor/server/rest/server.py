@@ -12,12 +12,23 @@ from stagedoor.service.ledger import MOST_OFFSET, Audited, UsageSums
 from stagedoor.service.store import ConfigChange
 from stagedoor.service.views import By
 from stagedoor.service.workspaces import roots
+from stagedoor.unified.settings import AgentSetting
 
-from .operations import Count, Operation, RestCall, Words
+from .operations import AgentName, Count, Operation, RestCall, Words
 
 
 class AgentList(msgspec.Struct, frozen=True):
     agents: tuple[AgentView, ...]
+
+
+class AgentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: AgentName
+
+
+class SettingList(msgspec.Struct, frozen=True):
+    """``locked`` says why one cannot be changed; empty: it can."""
+
+    settings: tuple[AgentSetting, ...]
 
 
 class Project(msgspec.Struct, frozen=True):
@@ -74,6 +85,10 @@ async def agents(call: RestCall[None, None]) -> AgentList:
     return AgentList(await call.service.agents.list())
 
 
+async def agent_settings(call: RestCall[AgentQuery, None]) -> SettingList:
+    return SettingList(await call.service.agents.settings(call.query.agent))
+
+
 async def projects(call: RestCall[None, None]) -> ProjectList:
     settings = call.service.settings
     configured = [Project(id=name, path=path) for name, path in settings.projects.items()]
@@ -112,6 +127,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listAgents", method="GET", path="/api/agents", tag="server", scope="watch", verb=agents,
         summary="The agents: installed, signed in, what each can do", answer=AgentList,
+    ),
+    Operation(
+        name="listAgentSettings", method="GET", path="/api/agents/settings", tag="server", scope="run",
+        verb=agent_settings, query=AgentQuery, answer=SettingList,
+        summary="The modes, models and other settings that a session of an agent offers; it may be started once to see",
     ),
     Operation(
         name="listProjects", method="GET", path="/api/projects", tag="server", scope="watch", verb=projects,

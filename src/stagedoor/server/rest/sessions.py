@@ -18,6 +18,7 @@ from ..streams.following import spoken_by
 from .create_bodies import BoardBody, CreateBody, carry_out, read_create_body
 from .event_pages import EventPage
 from .operations import AgentName, Count, DialectName, Operation, PathText, RestCall, Words
+from .server import SettingList
 
 _TAG = "sessions"
 _HIDDEN = "…"
@@ -62,6 +63,13 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
 class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
     archived: bool | None = None
+
+
+class SettingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``id``: of a setting, or ``mode``, ``model``, ``effort``."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    value: Annotated[str, msgspec.Meta(max_length=1000)]
 
 
 class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -177,6 +185,15 @@ async def queued_messages(call: RestCall[None, None]) -> QueuedMessages:
     return QueuedMessages(await call.service.sessions.messages(call.session_id, queued_only=True))
 
 
+async def settings(call: RestCall[None, None]) -> SettingList:
+    return SettingList(await call.service.sessions.settings(call.session_id))
+
+
+async def change_setting(call: RestCall[None, SettingBody]) -> SettingList:
+    body = call.body
+    return SettingList(await call.service.sessions.change_setting(call.session_id, body.id, body.value))
+
+
 async def interrupt(call: RestCall[None, None]) -> SessionView:
     return public_view(await call.service.sessions.interrupt(call.session_id))
 
@@ -241,6 +258,16 @@ OPERATIONS: tuple[Operation, ...] = (
         name="sendMessage", method="POST", path=_SESSION + "/messages", tag=_TAG, scope="run", verb=send, status=202,
         summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
         bodies=(MessageBody,), answer=QueuedPrompt, faults=(404, 409), recall=find_message,
+    ),
+    Operation(
+        name="listSettings", method="GET", path=_SESSION + "/settings", tag=_TAG, scope="watch", verb=settings,
+        summary="What can be chosen in a session, by the agent's own names: mode, model, effort and more",
+        answer=SettingList, faults=(404,),
+    ),
+    Operation(
+        name="changeSetting", method="PATCH", path=_SESSION + "/settings", tag=_TAG, scope="run", verb=change_setting,
+        summary="Choose a mode, a model, an effort or another setting; it holds from the agent's next step on",
+        bodies=(SettingBody,), answer=SettingList, faults=(404, 409),
     ),
     Operation(
         name="interruptSession", method="POST", path=_SESSION + "/interrupt", tag=_TAG, scope="run", verb=interrupt,

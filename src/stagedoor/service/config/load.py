@@ -309,6 +309,7 @@ _DESCRIBE = ("acp", "modes", "options", "install", "title")
 _AS_THEY_ARE = (
     "enabled",
     "model",
+    "effort",
     "driver",
     "tier",
     "approval",

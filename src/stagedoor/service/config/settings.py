@@ -21,6 +21,7 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     model: str | None = None
+    effort: str | None = None
     driver: str | None = None
     tier: Tier | None = None
     approval: Approval | None = None

@@ -1,0 +1,59 @@
+"""What can be chosen in a session by the agent's own names: its mode, its model, how much it thinks, and more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from ..errors import BadRequest, NotAllowed
+
+SettingKind = Literal["mode", "model", "effort", "other"]
+
+
+class SettingChoice(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One value that can be chosen: ``value`` is what is sent, ``name`` and ``about`` are for people."""
+
+    value: str
+    name: str = ""
+    about: str = ""
+
+
+class AgentSetting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """``id`` is what a change names; ``kind`` (``mode``, ``model``, ``effort``) works in its place."""
+
+    id: str
+    kind: SettingKind = "other"
+    name: str = ""
+    about: str = ""
+    value: str = ""
+    """What it is now."""
+    choices: tuple[SettingChoice, ...] = ()
+    """Empty: the agent does not say which values there are."""
+    locked: str = ""
+    """Why it cannot be changed in this session; empty: it can."""
+
+
+def setting_named(settings: Sequence[AgentSetting], name: str) -> AgentSetting:
+    """By its id, else the first of that kind. Raises ``BadRequest``."""
+    by_id = next((one for one in settings if one.id == name), None)
+    by_kind = next((one for one in settings if one.kind == name and name != "other"), None)
+    setting = by_id or by_kind
+    if setting is None:
+        offered = ", ".join(one.id for one in settings)
+        raise BadRequest(f"there is no setting {name!r} here; there is: {offered or 'nothing to choose'}")
+    return setting
+
+
+def allowed_change(settings: Sequence[AgentSetting], name: str, value: str) -> AgentSetting:
+    """The setting that ``name`` means, as it is now. Raises ``BadRequest`` for a value that there is not, and
+    ``NotAllowed`` for one that must not be changed."""
+    setting = setting_named(settings, name)
+    values = [choice.value for choice in setting.choices]
+    if values and value not in values:
+        few = ", ".join(values[:20]) + (" …" if len(values) > 20 else "")
+        raise BadRequest(f"{setting.id} has no value {value!r}; choose one of {few}")
+    if setting.locked:
+        raise NotAllowed(f"{setting.id} cannot be changed here: {setting.locked}")
+    return setting
