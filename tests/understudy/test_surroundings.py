@@ -113,6 +113,8 @@ def test_the_command_line(tmp_path: Path) -> None:
     with requests.open() as stdin:  # a plain file on standard input is served too
         answers = subprocess.run(argv, stdin=stdin, capture_output=True, text=True, check=True).stdout.splitlines()
     assert answers == [
+        '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,'
+        '"message":"this is not JSON: send one JSON-RPC message per line"}}',
         '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found: no/such"}}',
         '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"Invalid params: '
         'Expected `str`, got `int` - at `$.cwd`"}}',

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from stagedoor.agent_side.link import AgentLink
 from stagedoor.testing.script import Script
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.shapes import UnknownMessage
 
 from .agent import VERSION, Understudy
-from .link import AgentLink
 from .store import UnderstudyStore, default_home
 
 STDIN, STDOUT = 0, 1

@@ -11,26 +11,25 @@ from typing import Any
 
 import msgspec
 
-from stagedoor.testing.script import Script
-from stagedoor.wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
-
-from .link import (
-    AgentLink,
+from stagedoor.agent_side.link import NOT_FOUND, AgentLink, Answered, MethodRefused
+from stagedoor.agent_side.params import (
     InitializeParams,
     ListSessionsParams,
-    MethodRefused,
+    NewSessionParams,
     OpenSessionParams,
     PromptParams,
     SessionIdParams,
     SetConfigOptionParams,
     SetModeParams,
 )
+from stagedoor.testing.script import Script
+from stagedoor.wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
+
 from .session import MODES, UnderstudySession
 from .store import StoredHeader, UnderstudyStore
 from .turn import perform
 
 VERSION = "0.1.0"
-NOT_FOUND = -32002
 MODELS = ("understudy", "understudy-mini")
 EFFORTS = ("low", "medium", "high")
 
@@ -56,7 +55,7 @@ class Understudy:
         link.methods = {
             "initialize": (InitializeParams, self._initialize),
             "authenticate": (dict, self._authenticate),
-            "session/new": (OpenSessionParams, self._new),
+            "session/new": (NewSessionParams, self._new),
             "session/load": (OpenSessionParams, self._load),
             "session/resume": (OpenSessionParams, self._resume),
             "session/fork": (OpenSessionParams, self._fork),
@@ -96,12 +95,12 @@ class Understudy:
     async def _authenticate(self, params: dict[str, Any]) -> dict[str, Any]:
         return {}
 
-    async def _new(self, params: OpenSessionParams) -> dict[str, Any]:
+    async def _new(self, params: NewSessionParams) -> Answered:
         session = self._session(f"us-{uuid.uuid4().hex}", params)
         self._store.create(StoredHeader(session.session_id, params.cwd, _now_ms()))
-        return self._opened(session) | {"sessionId": session.session_id}
+        return self._opened(session, sessionId=session.session_id)
 
-    async def _load(self, params: OpenSessionParams) -> dict[str, Any]:
+    async def _load(self, params: OpenSessionParams) -> Answered:
         opened = await self._resume(params)
         session = self._sessions[params.session_id]
         stored = self._store.load(params.session_id)
@@ -109,7 +108,7 @@ class Understudy:
             session.show(update)
         return opened
 
-    async def _resume(self, params: OpenSessionParams) -> dict[str, Any]:
+    async def _resume(self, params: OpenSessionParams) -> Answered:
         stored = self._store.load(params.session_id)
         if stored is None:
             raise _unknown(params.session_id)
@@ -121,14 +120,14 @@ class Understudy:
         session.route = stored.last("route", "")
         return self._opened(session)
 
-    async def _fork(self, params: OpenSessionParams) -> dict[str, Any]:
+    async def _fork(self, params: OpenSessionParams) -> Answered:
         stored = self._store.load(params.session_id)
         if stored is None:
             raise _unknown(params.session_id)
         copy = f"us-{uuid.uuid4().hex}"
         self._store.create(StoredHeader(copy, params.cwd, _now_ms(), params.session_id), stored.entries)
-        opened = await self._resume(msgspec.structs.replace(params, session_id=copy))
-        return opened | {"sessionId": copy}
+        await self._resume(msgspec.structs.replace(params, session_id=copy))
+        return self._opened(self._sessions[copy], sessionId=copy)
 
     async def _list(self, params: ListSessionsParams) -> dict[str, Any]:
         return {
@@ -198,7 +197,7 @@ class Understudy:
 
     # ------------------------------------------------------------------------------------------------------ sessions
 
-    def _session(self, session_id: str, params: OpenSessionParams) -> UnderstudySession:
+    def _session(self, session_id: str, params: NewSessionParams | OpenSessionParams) -> UnderstudySession:
         if not Path(params.cwd).is_absolute() or not Path(params.cwd).is_dir():
             raise MethodRefused(
                 INVALID_PARAMS, f"the working directory {params.cwd!r} is not an existing absolute path"
@@ -210,16 +209,16 @@ class Understudy:
         self._sessions[session_id] = session
         return session
 
-    def _opened(self, session: UnderstudySession) -> dict[str, Any]:
-        loop = asyncio.get_running_loop()
+    def _opened(self, session: UnderstudySession, **members: str) -> Answered:
         commands = [{"name": "demo", "description": "Play the demo"}]
         update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-        loop.call_soon(lambda: loop.call_soon(session.show, update))  # behind the answer
         modes = [{"id": mode.id, "name": mode.name, "description": mode.description} for mode in MODES.values()]
-        return {
+        result = {
+            **members,
             "modes": {"currentModeId": session.mode, "availableModes": modes},
             "configOptions": _config_options(session),
         }
+        return Answered(result, lambda: session.show(update))
 
     def _open_session(self, session_id: str) -> UnderstudySession:
         try:

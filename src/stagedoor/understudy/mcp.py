@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from stagedoor.agent_side.params import McpServerParams
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonl import LineBuffer
 from stagedoor.wire.jsonrpc import Id, Peer, Response, parse
 
-from .link import McpServerParams
 from .workspace import ToolCallFailed
 
 PROTOCOL_VERSION = "2025-06-18"

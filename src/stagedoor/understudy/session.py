@@ -7,9 +7,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
+from stagedoor.agent_side.link import AgentLink
+from stagedoor.agent_side.params import McpServerParams
 from stagedoor.transports.tasks import TaskOwner
 
-from .link import AgentLink, McpServerParams
 from .mcp import RunningMcpServer
 from .store import StoredEntry, UnderstudyStore
 from .workspace import ToolCallFailed, WorkspaceCommand, WorkspaceFiles

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from stagedoor.agent_side.link import ClientRefused
 from stagedoor.testing.script import ScriptedCall, ToolOutcome
 
-from .link import ClientRefused
 from .session import Effect, UnderstudySession
 from .workspace import ToolCallFailed, WorkspaceCommand
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from stagedoor.agent_side.link import AgentLink, MethodRefused
 from stagedoor.testing.script import (
     ContextOverflow,
     Cut,
@@ -37,7 +38,6 @@ from stagedoor.transports.tasks import TaskOwner
 from stagedoor.wire.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 from .demo import demo
-from .link import AgentLink, MethodRefused
 from .session import UnderstudySession
 from .tools import Toolbox, TurnCancelled
 
@@ -214,7 +214,12 @@ async def perform(
     performer = Performer(session, link, usage, routes)
     task = session.turn = session.tasks.start(_play(session, performer, prompt, script, routes))
     try:
-        await asyncio.wait([task])
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:  # the client has withdrawn its request
+            task.cancel()
+            await asyncio.wait([task])
+            raise
         stop = "cancelled" if task.cancelled() else _stop_reason(task)
     finally:
         session.turn = None
