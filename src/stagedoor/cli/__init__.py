@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "agents": "list the agents: installed, version, signed in, what they can do",
     "sessions": "list, show, export and resume the stored sessions of all agents",
     "trust": "trust a folder: let the project's own settings, hooks and tool servers take part",
+    "acp": "be an agent in your editor: speak the Agent Client Protocol on stdin and stdout",
     "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "find problems and show the commands that fix them",
     "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",

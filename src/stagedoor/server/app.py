@@ -24,6 +24,7 @@ from .access.origins import Origins, own_names, proxied_origins
 from .access.pairing import PairingCodes
 from .access.sizes import SizeLimits
 from .access.tokens import private_folder, server_token
+from .acp import door as acp
 from .jsonrpc import doors as jsonrpc
 from .logs import RequestLog
 from .problems import kind_of, problem, problem_response
@@ -37,6 +38,7 @@ DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
     sse.routes,
     polling.routes,
     jsonrpc.routes,
+    acp.routes,
     page.routes,
 )
 

@@ -59,6 +59,16 @@ class Agents:
     def enabled(self, name: str) -> bool:
         return self._settings.agents.get(name, AgentSettings()).enabled
 
+    def check(self, name: str) -> str:
+        """The agent's own name, for any it goes by. Raises ``BadRequest`` for one that this server does not run."""
+        try:
+            agent = catalog.agent(name).name
+        except NotSupported as fault:
+            raise BadRequest(str(fault)) from fault
+        if not self.enabled(agent):
+            raise BadRequest(f"{agent} is switched off in this server's configuration")
+        return agent
+
     async def default(self) -> str:
         """The agent that runs when nobody names one."""
         if self._settings.default_agent:

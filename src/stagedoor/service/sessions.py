@@ -111,9 +111,20 @@ class Sessions:
     # -- what changes it
 
     @to_the_end
-    async def create(self, spec: SessionSpec, *, who: str = "") -> SessionView:
-        """Start a session. Returns when it is stored; the agent starts afterwards, and the log shows how it went."""
-        return await self._begin(spec, who=who)
+    async def create(self, spec: SessionSpec, *, who: str = "", session_id: str = "") -> SessionView:
+        """Start a session. Returns when it is stored; the agent starts afterwards, and the log shows how it went.
+
+        ``session_id``: one that was reserved for it, by a door whose clients name a session before its first prompt.
+        """
+        return await self._begin(spec, who=who, session_id=session_id)
+
+    def reserve_id(self) -> str:
+        """An id for a session that will be created."""
+        return self._new_id()
+
+    def folder_of(self, spec: SessionSpec) -> Path:
+        """Where a session with this spec would run. Raises ``NotAllowed`` or ``BadRequest`` when it could not."""
+        return session_folder(spec, self._settings)
 
     @to_the_end
     async def resume(
@@ -232,7 +243,13 @@ class Sessions:
     # -- the inside
 
     async def _begin(
-        self, spec: SessionSpec, *, who: str, parent: SessionView | None = None, fork: bool = False
+        self,
+        spec: SessionSpec,
+        *,
+        who: str,
+        session_id: str = "",
+        parent: SessionView | None = None,
+        fork: bool = False,
     ) -> SessionView:
         running = self._running
         await running.accepting()
@@ -243,7 +260,7 @@ class Sessions:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = session_folder(spec, self._settings)
         tier, approval = _rights(spec, configured, self._settings)
-        session_id = self._new_id()
+        session_id = session_id or self._new_id()
         view = SessionView(
             id=session_id,
             agent=agent,

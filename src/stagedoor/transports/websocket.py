@@ -11,6 +11,8 @@ from ..wire.jsonl import MAX_LINE
 from ..wire.shapes import UnknownMessage
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from websockets.asyncio.client import ClientConnection
     from websockets.exceptions import ConnectionClosed
 
@@ -35,6 +37,7 @@ class WebSocket:
         max_message: int = MAX_LINE,
         open_within: float = 30.0,
         use_proxies: bool = False,
+        tls: SSLContext | None = None,
     ) -> WebSocket:
         try:
             from websockets.asyncio.client import connect
@@ -48,6 +51,7 @@ class WebSocket:
                 max_size=max_message,
                 open_timeout=open_within,
                 proxy=True if use_proxies else None,
+                ssl=tls,
             )
         except InvalidStatus as error:
             code = error.response.status_code

@@ -1,0 +1,1 @@
+"""``/acp`` and ``stagedoor acp``: every agent in every editor that speaks the Agent Client Protocol."""

@@ -1,0 +1,108 @@
+"""``WS /acp``, and the same on standard input and output, here or through a running server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from stagedoor.errors import ConnectionLost, StagedoorError
+from stagedoor.service.service import Service
+from stagedoor.transports.tasks import TaskOwner
+from stagedoor.transports.websocket import WebSocket as ServerSocket
+from stagedoor.wire.shapes import UnknownMessage
+
+from ..access.auth import caller_of
+from ..access.devices import LOCAL, Caller
+from ..connections import connection_of
+from ..jsonrpc.stdio import StdioLines
+from ..problems import kind_of, problem
+from ..reading import read_query
+from ..streams.following import first_of
+from .client import AcpClient
+
+CALLER = Caller(LOCAL, "editor", ("admin",))
+"""Whoever started us could as well run the agents themselves."""
+
+
+class EditorQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``agent``: the one that sessions begin with."""
+
+    agent: str = ""
+
+
+def routes(service: Service) -> list[BaseRoute]:
+    async def connect(websocket: WebSocket) -> None:
+        async def send(message: bytes) -> None:
+            await websocket.send_text(message.decode().rstrip("\n"))
+
+        offered = websocket.scope.get("subprotocols") or ()
+        await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
+        try:
+            query: EditorQuery = read_query(websocket.scope["query_string"], EditorQuery)
+            client = AcpClient(service, caller_of(websocket), send, agent=query.agent)
+        except StagedoorError as fault:
+            await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
+            return
+
+        try:
+            await first_of(_read(websocket, client), client.outbox.closed.wait())
+            if client.outbox.closed.is_set():
+                connection_of(websocket.scope).abort()  # closing in order would wait for a client that reads nothing
+        finally:
+            await client.close()
+
+    return [WebSocketRoute("/acp", connect)]
+
+
+async def _read(websocket: WebSocket, client: AcpClient) -> None:
+    while True:
+        received = await websocket.receive()
+        if received["type"] == "websocket.disconnect":
+            return
+        text, raw = received.get("text"), received.get("bytes")
+        client.receive(text.encode() if text is not None else raw or b"")
+        await client.outbox.room()
+
+
+async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> None:
+    """Serve the editor that started us, until it closes our input or reads no more."""
+    client = AcpClient(service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True)
+
+    async def read() -> None:
+        async for message in lines.messages():
+            client.receive(message)
+            await client.outbox.room()
+
+    try:
+        await first_of(read(), client.outbox.closed.wait())
+    finally:
+        await client.close()
+
+
+async def bridge_editor(socket: ServerSocket, url: str, lines: StdioLines) -> None:
+    """Pass everything to the server and back, until the editor leaves."""
+
+    async def forward() -> None:
+        async for message in lines.messages():
+            await socket.send(message)
+
+    async def backward() -> None:
+        async for batch in socket.batches():
+            for message in batch:
+                if not isinstance(message, UnknownMessage):
+                    await lines.write(message)
+
+    owner = TaskOwner()
+    forwarding, returning = owner.start(forward()), owner.start(backward())
+    try:
+        await asyncio.wait([forwarding, returning], return_when=asyncio.FIRST_COMPLETED)
+        if forwarding.done():
+            forwarding.result()
+            return
+        returning.result()
+        raise ConnectionLost(f"the server at {url} closed the connection; its sessions can be loaded again")
+    finally:
+        await owner.close()

@@ -1,0 +1,366 @@
+"""One session as an editor has it open: what it is sent, the prompts that wait for their turns, the open questions.
+
+An editor names a session before its first prompt. Until then it is a draft, which only this connection knows; with the
+first prompt it is a session of the log, under the same id. One that has ended is continued by a new one, which the
+editor goes on calling by the old name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from stagedoor.agent_side.link import AUTH_REQUIRED, AgentLink, ClientRefused, MethodRefused
+from stagedoor.dialects.acp import AcpUpdates, Update
+from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
+from stagedoor.service.service import Service
+from stagedoor.service.views import SessionSpec, SessionView
+from stagedoor.transports.tasks import TaskOwner
+from stagedoor.unified.decisions import Decision, Deny
+from stagedoor.unified.events import (
+    Done,
+    Error,
+    Event,
+    PermissionRequest,
+    PermissionResolved,
+    TurnCompleted,
+    TurnStarted,
+    decode,
+)
+from stagedoor.wire.jsonrpc import INTERNAL_ERROR
+
+from ..access.devices import Caller
+from .choices import Choices, choose, config_options, modes
+from .outbox import Outbox
+from .questions import decision_of, form_decision, form_params, permission_params
+
+_LOG = logging.getLogger("stagedoor.server.acp")
+CHUNK = 512
+Json: TypeAlias = dict[str, Any]
+STOP_REASONS = {
+    "success": "end_turn", "interrupted": "cancelled", "max_turns": "max_turn_requests", "max_budget": "max_tokens",
+}  # fmt: skip
+
+
+class EditorLink:
+    """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question."""
+
+    def __init__(self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool) -> None:
+        self.service = service
+        self.caller = caller
+        self.link = link
+        self.outbox = outbox
+        self.alone = alone
+
+    @property
+    def has_forms(self) -> bool:
+        offered: object = self.link.client_capabilities.get("elicitation")
+        return isinstance(offered, dict) and "form" in offered
+
+
+class PendingPrompt:
+    """A prompt of this editor, from its arrival to the end of its turn."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.turn: int | None = None
+        self.posted = False
+        self.cancelled = False
+        self.ended: asyncio.Future[TurnCompleted | Done | MethodRefused] = asyncio.get_running_loop().create_future()
+
+    def end(self, how: TurnCompleted | Done | MethodRefused) -> None:
+        if not self.ended.done():
+            self.ended.set_result(how)
+
+
+class EditorSession:
+    """``id``: as the editor calls it. ``stored_id``: the session of the log, empty for a draft."""
+
+    def __init__(
+        self,
+        editor: EditorLink,
+        session_id: str,
+        cwd: str,
+        choices: Choices,
+        spec: SessionSpec,
+        view: SessionView | None = None,
+    ) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.choices = choices
+        self.stored_id = "" if view is None else view.id
+        self._spec = spec
+        self._editor = editor
+        self._service = editor.service
+        self._updates = AcpUpdates(cwd)
+        self._tasks = TaskOwner()
+        self._questions = TaskOwner()
+        self._pending: list[PendingPrompt] = []
+        self._posting = asyncio.Lock()
+        self._turn = 0
+        self._fault: Error | None = None
+        self._seq = 0
+        self._shown_title = ""
+        self._last_word: Done | MethodRefused | None = None
+        """Nothing more comes of the session of the log, and why."""
+
+    # -- what the editor wants of it
+
+    async def described(self) -> Json:
+        return {"modes": modes(self.choices), "configOptions": await config_options(self._service, self.choices)}
+
+    async def replay(self) -> None:
+        """Send everything that has happened, those before it included that it continues."""
+        for view in await self._chain():
+            after = max(view.first_seq - 1, 0)
+            updates = self._updates = AcpUpdates(self.cwd)
+            while after < view.last_seq:
+                records = await self._service.events.read(view.id, after, CHUNK)
+                if not records:
+                    break
+                for record in records:
+                    if record.seq <= view.last_seq:
+                        self._send(updates.of(decode(record.body)))
+                after = records[-1].seq
+                await self._editor.outbox.room()
+            self._seq = view.last_seq
+
+    async def listen_from_now(self) -> None:
+        """Send what happens from now on; what was before is not sent."""
+        self._seq = (await self._service.sessions.get(self.stored_id)).last_seq
+
+    def follow(self) -> None:
+        """Send what comes after the place where ``replay`` or ``listen_from_now`` stopped, and show open questions."""
+        if self.stored_id:
+            self._tasks.start(self._follow(self.stored_id, self._seq), key="follow")
+            self._tasks.start(self._show_open_questions(self.stored_id), key="questions")
+
+    async def prompt(self, text: str) -> Json:
+        pending = PendingPrompt(text)
+        self._pending.append(pending)
+        try:
+            async with self._posting:
+                await self._post(text)
+            pending.posted = True
+            if self._last_word is not None:
+                self._end(pending, self._last_word)
+            how = await asyncio.shield(pending.ended)
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+        except BaseException:
+            if pending in self._pending:
+                self._pending.remove(pending)
+            raise
+        return self._result(how)
+
+    def cancel(self) -> None:
+        """End the running turn, and those of this editor's prompts that have not begun when they do."""
+        for pending in self._pending:
+            pending.cancelled = True
+        if self.stored_id:
+            self._tasks.start(self._interrupt())
+
+    async def choose(self, option: str, value: object) -> None:
+        choices = await choose(self._service, self.choices, option, value)
+        if choices != self.choices and self.stored_id:
+            raise BadRequest("the session has begun; choose before its first prompt")
+        self.choices = choices
+
+    def show_mode(self) -> None:
+        self._send([{"sessionUpdate": "current_mode_update", "currentModeId": self.choices.tier}])
+        self._tasks.start(self._show_choices())
+
+    async def close(self) -> None:
+        """The editor has closed it, or left: nothing of it is sent any more. The session itself is not touched."""
+        self._questions.cancel_all()
+        await self._tasks.close()
+        await self._questions.close()
+
+    @property
+    def in_turn(self) -> bool:
+        """A prompt of this editor has not come to its end."""
+        return any(not pending.ended.done() for pending in self._pending)
+
+    async def rest(self) -> None:
+        """Wait until no prompt of this editor is on its way."""
+        while waiting := [pending.ended for pending in self._pending if not pending.ended.done()]:
+            await asyncio.wait(waiting)
+
+    # -- to the service
+
+    async def _post(self, text: str) -> None:
+        sessions, who = self._service.sessions, self._editor.caller.name
+        if not self.stored_id:
+            spec = replace(
+                self._spec, prompt=text, agent=self.choices.agent, model=self.choices.model or None,
+                tier=self.choices.tier, keep_open=True,
+            )  # fmt: skip
+            view = await sessions.create(spec, who=who, session_id=self.id)
+            self._begin(view)
+            return
+        try:
+            await sessions.send(self.stored_id, text, who=who)
+        except SessionEnded:
+            self._begin(await sessions.resume(self.stored_id, text, keep_open=True, who=who))
+
+    def _begin(self, view: SessionView) -> None:
+        self.stored_id, self._seq, self._last_word = view.id, 0, None
+        self.choices = Choices.of(view)
+        self._updates = AcpUpdates(view.cwd)
+        self.follow()
+        self._tasks.start(self._show_choices())
+        self._show_title(view.title)
+
+    async def _interrupt(self) -> None:
+        try:
+            await self._service.sessions.interrupt(self.stored_id)
+        except StagedoorError as fault:
+            _LOG.warning("a turn could not be interrupted: %s", fault, extra={"session": self.stored_id})
+
+    async def _chain(self) -> list[SessionView]:
+        """The session and those that it continues, the first one first."""
+        view = await self._service.sessions.get(self.stored_id)
+        chain = [view]
+        while view.parent_id is not None and view.parent_id not in [other.id for other in chain]:
+            before = await self._service.sessions.find(view.parent_id)
+            if before is None:
+                break
+            view = before
+            chain.insert(0, view)
+        return chain
+
+    # -- from the log
+
+    async def _follow(self, session_id: str, after: int) -> None:
+        why = "the session was deleted"
+        try:
+            async with aclosing(self._service.events.follow(session_id, after)) as batches:
+                async for records in batches:
+                    for record in records:
+                        self._show(decode(record.body))
+                        self._seq = record.seq
+                    await self._editor.outbox.room()
+        except StagedoorError as fault:
+            why = str(fault)
+        except Exception:
+            _LOG.exception("a session could not be followed", extra={"session": session_id})
+            why = "internal error of Stagedoor; load the session again"
+        if self.stored_id == session_id:
+            self._conclude(self._last_word or MethodRefused(INTERNAL_ERROR, why))
+
+    def _conclude(self, last_word: Done | MethodRefused) -> None:
+        self._last_word = last_word
+        for pending in [pending for pending in self._pending if pending.posted]:
+            self._end(pending, last_word)
+        self._questions.cancel_all()
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case TurnStarted(prompt=prompt, turn=turn):
+                self._turn, self._fault = turn, None
+                pending = next((one for one in self._pending if one.turn is None and one.text == prompt), None)
+                if pending is not None:
+                    pending.turn = turn
+                    if pending.cancelled:
+                        self._tasks.start(self._interrupt())
+                    return  # the editor has shown its own prompt
+            case PermissionRequest() if not event.automatic:
+                self._ask(event)
+            case PermissionResolved(request_id=request_id):
+                self._questions.cancel(request_id)
+            case Error():
+                self._fault = event
+            case _:
+                pass
+        self._send(self._updates.of(event))
+        if isinstance(event, TurnCompleted):
+            for pending in [one for one in self._pending if one.turn is not None and one.turn <= event.turn]:
+                self._end(pending, event)
+        elif isinstance(event, Done):
+            self._conclude(event)
+
+    def _send(self, updates: list[Update]) -> None:
+        for update in updates:
+            self._editor.link.notify("session/update", {"sessionId": self.id, "update": update})
+
+    async def _show_choices(self) -> None:
+        options = await config_options(self._service, self.choices)
+        self._send([{"sessionUpdate": "config_option_update", "configOptions": options}])
+
+    def _show_title(self, title: str) -> None:
+        if title and title != self._shown_title:
+            self._shown_title = title
+            self._send([{"sessionUpdate": "session_info_update", "title": title}])
+
+    # -- the end of a turn
+
+    def _end(self, pending: PendingPrompt, how: TurnCompleted | Done | MethodRefused) -> None:
+        if pending in self._pending:
+            self._pending.remove(pending)
+        pending.end(how)
+
+    def _result(self, how: TurnCompleted | Done | MethodRefused) -> Json:
+        if isinstance(how, MethodRefused):
+            raise how
+        if how.status != "error":
+            usage = {name: value for name, value in _usage(how).items() if value is not None}
+            return {"stopReason": STOP_REASONS[how.status], "_meta": {"stagedoor": usage}}
+        fault = self._fault
+        message = (fault.message if fault is not None else "") or how.result or "the agent failed"
+        kind = "unknown" if fault is None else fault.kind
+        raise MethodRefused(
+            AUTH_REQUIRED if kind == "authentication_failed" else INTERNAL_ERROR, message, {"kind": kind}
+        )
+
+    # -- questions
+
+    async def _show_open_questions(self, session_id: str) -> None:
+        with contextlib.suppress(StagedoorError):
+            for question in await self._service.questions.list(session_id=session_id):
+                self._ask(question.request)
+
+    def _ask(self, request: PermissionRequest) -> None:
+        if self._editor.caller.may("answer") and request.request_id not in self._questions:
+            self._questions.start(self._question(request), key=request.request_id)
+
+    async def _question(self, request: PermissionRequest) -> None:
+        """Show it until somebody has answered: this editor or anybody else, who makes the journal cancel this."""
+        try:
+            decision = await self._asked_of_editor(request)
+            if decision is not None:
+                await self._service.questions.answer(request.request_id, decision, who=self._editor.caller.name)
+        except AlreadyAnswered:
+            pass
+        except StagedoorError as fault:
+            _LOG.warning("an answer was not taken: %s", fault, extra={"session": self.stored_id})
+            with contextlib.suppress(StagedoorError):
+                await self._service.questions.answer(request.request_id, Deny(str(fault)), who=self._editor.caller.name)
+
+    async def _asked_of_editor(self, request: PermissionRequest) -> Decision | None:
+        """``None``: this editor cannot be asked, and somebody else may answer."""
+        link = self._editor.link
+        try:
+            if request.tool_name == "question" and self._editor.has_forms:
+                return form_decision(request, await link.ask("elicitation/create", form_params(self.id, request)))
+            params = permission_params(self.id, request, self.cwd)
+            return decision_of(request, await link.ask("session/request_permission", params))
+        except ClientRefused as refused:
+            _LOG.warning("the editor could not be asked: %s", refused, extra={"session": self.stored_id})
+            return Deny(f"the editor could not be asked: {refused}") if self._editor.alone else None
+
+
+def _usage(how: TurnCompleted | Done) -> Json:
+    usage = how.usage
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cachedTokens": usage.cached_tokens,
+        "totalTokens": usage.total_tokens,
+        "costUsd": how.cost_usd,
+    }
