@@ -61,10 +61,7 @@ class Agents:
 
     def check(self, name: str) -> str:
         """The agent's own name, for any it goes by. Raises ``BadRequest`` for one that this server does not run."""
-        try:
-            agent = catalog.agent(name).name
-        except NotSupported as fault:
-            raise BadRequest(str(fault)) from fault
+        agent = _named(name).name
         if not self.enabled(agent):
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         return agent
