@@ -73,9 +73,9 @@ class PendingPrompt:
         self.cancelled = False
         self.ended: asyncio.Future[TurnCompleted | Done | MethodRefused] = asyncio.get_running_loop().create_future()
 
-    def end(self, how: TurnCompleted | Done | MethodRefused) -> None:
+    def end(self, ending: TurnCompleted | Done | MethodRefused) -> None:
         if not self.ended.done():
-            self.ended.set_result(how)
+            self.ended.set_result(ending)
 
 
 class EditorSession:
@@ -149,7 +149,7 @@ class EditorSession:
             pending.posted = True
             if self._last_word is not None:
                 self._end(pending, self._last_word)
-            how = await asyncio.shield(pending.ended)
+            ending = await asyncio.shield(pending.ended)
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -157,7 +157,7 @@ class EditorSession:
             if pending in self._pending:
                 self._pending.remove(pending)
             raise
-        return self._result(how)
+        return self._result(ending)
 
     def cancel(self) -> None:
         """End the running turn, and those of this editor's prompts that have not begun when they do."""
@@ -300,19 +300,19 @@ class EditorSession:
 
     # -- the end of a turn
 
-    def _end(self, pending: PendingPrompt, how: TurnCompleted | Done | MethodRefused) -> None:
+    def _end(self, pending: PendingPrompt, ending: TurnCompleted | Done | MethodRefused) -> None:
         if pending in self._pending:
             self._pending.remove(pending)
-        pending.end(how)
+        pending.end(ending)
 
-    def _result(self, how: TurnCompleted | Done | MethodRefused) -> Json:
-        if isinstance(how, MethodRefused):
-            raise how
-        if how.status != "error":
-            usage = {name: value for name, value in _usage(how).items() if value is not None}
-            return {"stopReason": STOP_REASONS[how.status], "_meta": {"stagedoor": usage}}
+    def _result(self, ending: TurnCompleted | Done | MethodRefused) -> Json:
+        if isinstance(ending, MethodRefused):
+            raise ending
+        if ending.status != "error":
+            usage = {name: value for name, value in _usage(ending).items() if value is not None}
+            return {"stopReason": STOP_REASONS[ending.status], "_meta": {"stagedoor": usage}}
         fault = self._fault
-        message = (fault.message if fault is not None else "") or how.result or "the agent failed"
+        message = (fault.message if fault is not None else "") or ending.result or "the agent failed"
         kind = "unknown" if fault is None else fault.kind
         raise MethodRefused(
             AUTH_REQUIRED if kind == "authentication_failed" else INTERNAL_ERROR, message, {"kind": kind}
@@ -355,12 +355,12 @@ class EditorSession:
             return Deny(f"the editor could not be asked: {refused}") if self._editor.alone else None
 
 
-def _usage(how: TurnCompleted | Done) -> Json:
-    usage = how.usage
+def _usage(ending: TurnCompleted | Done) -> Json:
+    usage = ending.usage
     return {
         "inputTokens": usage.input_tokens,
         "outputTokens": usage.output_tokens,
         "cachedTokens": usage.cached_tokens,
         "totalTokens": usage.total_tokens,
-        "costUsd": how.cost_usd,
+        "costUsd": ending.cost_usd,
     }
