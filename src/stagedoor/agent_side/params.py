@@ -62,7 +62,7 @@ class AuthenticateParams(msgspec.Struct, frozen=True, rename="camel"):
     method_id: str
 
 
-class NoParams(msgspec.Struct, frozen=True):
+class LogoutParams(msgspec.Struct, frozen=True):
     pass
 
 

@@ -15,9 +15,9 @@ from stagedoor.agent_side.params import (
     AuthenticateParams,
     InitializeParams,
     ListSessionsParams,
+    LogoutParams,
     McpServerParams,
     NewSessionParams,
-    NoParams,
     OpenSessionParams,
     PromptParams,
     SessionIdParams,
@@ -47,7 +47,7 @@ LEAVE_WITHIN = 10.0
 """Seconds in which the turns of an editor that has left come to their ends, where they end with it."""
 
 
-class AcpClient:
+class EditorConnection:
     """``receive`` takes its messages, ``run`` sends ours; ``close`` when it has left.
 
     ``agent``: the one its sessions begin with. ``alone``: nobody but this editor uses the service; what it started ends
@@ -103,7 +103,7 @@ class AcpClient:
         methods: dict[str, tuple[type[Any], Callable[[Any], Awaitable[Json | Answered]], Scope]] = {
             "initialize": (InitializeParams, self._initialize, "watch"),
             "authenticate": (AuthenticateParams, self._authenticate, "watch"),
-            "logout": (NoParams, self._logout, "watch"),
+            "logout": (LogoutParams, self._logout, "watch"),
             "session/new": (NewSessionParams, self._new, "run"),
             "session/load": (OpenSessionParams, self._load, "watch"),
             "session/resume": (OpenSessionParams, self._resume, "watch"),
@@ -160,7 +160,7 @@ class AcpClient:
             "agent in with its own program; stagedoor doctor shows the command"
         )
 
-    async def _logout(self, params: NoParams) -> Json:
+    async def _logout(self, params: LogoutParams) -> Json:
         raise BadRequest("there is nobody to log out here: sign the agent out with its own program")
 
     async def _new(self, params: NewSessionParams) -> Json:

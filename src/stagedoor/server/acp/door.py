@@ -21,7 +21,7 @@ from ..jsonrpc.stdio import StdioLines
 from ..problems import kind_of, problem
 from ..reading import read_query
 from ..streams.following import first_of
-from .client import AcpClient
+from .client import EditorConnection
 
 CALLER = Caller(LOCAL, "editor", ("admin",))
 """Whoever started us could as well run the agents themselves."""
@@ -42,7 +42,7 @@ def routes(service: Service) -> list[BaseRoute]:
         await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
         try:
             query: EditorQuery = read_query(websocket.scope["query_string"], EditorQuery)
-            client = AcpClient(service, caller_of(websocket), send, agent=query.agent)
+            client = EditorConnection(service, caller_of(websocket), send, agent=query.agent)
         except StagedoorError as fault:
             await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
             return
@@ -57,7 +57,7 @@ def routes(service: Service) -> list[BaseRoute]:
     return [WebSocketRoute("/acp", connect)]
 
 
-async def _read(websocket: WebSocket, client: AcpClient) -> None:
+async def _read(websocket: WebSocket, client: EditorConnection) -> None:
     while True:
         received = await websocket.receive()
         if received["type"] == "websocket.disconnect":
@@ -69,7 +69,9 @@ async def _read(websocket: WebSocket, client: AcpClient) -> None:
 
 async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> None:
     """Serve the editor that started us, until it closes our input or reads no more."""
-    client = AcpClient(service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True)
+    client = EditorConnection(
+        service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True
+    )
 
     async def read() -> None:
         async for message in lines.messages():
