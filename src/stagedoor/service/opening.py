@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from stagedoor import catalog
 from stagedoor.api import conversation
@@ -16,6 +18,7 @@ from stagedoor.permissions.ground import ground_of
 from stagedoor.permissions.paths import Folder
 from stagedoor.permissions.policy import Policy, Ruling
 from stagedoor.permissions.policy_file import load_policy
+from stagedoor.register import Register
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.events import PermissionRequest, ToolUse
@@ -42,8 +45,13 @@ class Opening:
     def agent_settings(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
 
-    def session(self, view: SessionView, *, resume: str | None = None, fork: bool = False) -> Session:
-        """The conversation as it was asked for; nothing is started yet. Raises what is wrong with the wish."""
+    def session(
+        self, view: SessionView, *, resume: str | None = None, fork: bool = False, images: Sequence[str] = ()
+    ) -> Session:
+        """The conversation as it was asked for; nothing is started yet. Raises what is wrong with the wish.
+
+        ``images`` go with its first prompt.
+        """
         spec = view.spec or SessionSpec(prompt="")
         configured = self.agent_settings(view.agent)
         options: dict[str, Any] = {
@@ -81,12 +89,30 @@ class Opening:
             "audit": str(self.audit.path),
             "raw": "lines" if catalog.agent(view.agent).keep_lines else False,
         }
+        if images:
+            options["images"] = tuple(images)
         if resume is not None:
             options |= {"resume": resume, "fork": fork}
         try:
             return conversation(view.agent, options, attended=True, session_id=view.id)
         except (NotSupported, NotAllowed, SessionNotFound, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
+
+    def permit(self, view: SessionView, changed: SessionView) -> None:
+        """A person lets a session go on with other permissions, also wider ones, which resuming alone never gives it.
+
+        Raises what is wrong with that; then everything is as it was.
+        """
+        register = Register()
+        entry = register.find(view.native_id)
+        if entry is not None:
+            register.add(replace(entry, tier=changed.tier, approval=changed.approval))
+        try:
+            self.session(changed, resume=view.native_id)
+        except BadRequest:
+            if entry is not None:
+                register.add(entry)
+            raise
 
     def rule_for(self, request: PermissionRequest, view: SessionView) -> PolicyRules:
         """What would be added to the policy to allow ``request`` for good."""

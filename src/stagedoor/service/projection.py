@@ -123,6 +123,7 @@ def project(view: SessionView, event: Event) -> SessionView:
                 tool_uses=max(view.tool_uses, event.tool_uses),
                 open_questions=0,
                 queued=0,
+                queue_paused=False,
             )
         case _:
             return view

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import force_setattr, replace
@@ -31,6 +32,7 @@ from stagedoor.unified.events import (
     Done,
     Event,
     Init,
+    Notice,
     Status,
     TextDelta,
     ThinkingDelta,
@@ -51,7 +53,7 @@ class SessionRunner:
         self,
         log: SessionLog,
         *,
-        wake: Callable[[SessionView], Session],
+        wake: Callable[[SessionView, Sequence[str]], Session],
         seats: Seats,
         sleep_after: float | None,
         broken: Callable[[StoreError], None],
@@ -75,6 +77,7 @@ class SessionRunner:
         self._turning = False
         self._sleeping = False
         self._tired = False
+        self._reopening = ""
         self._rested = asyncio.Event()
         self._settings: tuple[AgentSetting, ...] = ()
 
@@ -91,7 +94,7 @@ class SessionRunner:
     @property
     def can_doze(self) -> bool:
         """It is between turns and could be woken again."""
-        resting = self.view.activity not in MID_TURN and not self.log.queue and not self._arriving
+        resting = self.view.activity not in MID_TURN and not self._ready and not self._arriving
         return resting and self._ending is None and self.view.keep_open and self._resumable
 
     @property
@@ -146,9 +149,20 @@ class SessionRunner:
         self._settings = tuple(changed if one.id == changed.id else one for one in self.settings)
         return changed
 
-    async def interrupt(self) -> None:
+    async def interrupt(self, *, pause: bool = False) -> None:
+        """``pause``: what is queued behind the turn waits until somebody sends a message, or says ``go_on``."""
+        if pause:
+            await self.log.pause()
         if self._life is not None:
             await self._life.session.interrupt()
+
+    def go_on(self) -> None:
+        """The queue has changed."""
+        self._news.set()
+
+    def reopen(self, why: str) -> None:
+        """The next turn runs in a program that was started anew, with what the session is now to run with."""
+        self._reopening = why
 
     async def cancel(self) -> None:
         """End it: what runs is cut short. Returns when ``done`` is stored."""
@@ -212,9 +226,9 @@ class SessionRunner:
                     await self._lost(self._life)
                 elif self._decided:
                     await log.settle(self._decided.pop(0))
-                elif log.queue and not rearmed:
+                elif self._ready and not rearmed:
                     await self._turn(log.queue[0])
-                elif self.view.keep_open or rearmed or self._arriving:
+                elif self.view.keep_open or rearmed or self._arriving or log.queue:
                     await self._wait()
                 else:
                     break
@@ -228,24 +242,45 @@ class SessionRunner:
 
     async def _turn(self, message: QueuedPrompt) -> None:
         self._turning, self._tired = True, False
+        self.log.taken = message
         self._rested.set()
         try:
-            life = self._life or await self._wake()
+            afresh = self._reopening or ("with pictures" if message.images else "")
+            if self._life is not None and self._life.used and afresh and self._resumable:
+                await self._sleep(f"the agent starts again {afresh}")
+            lost = bool(message.images) and self._life is not None and self._life.used
+            life = self._life or await self._wake(message.images)
             if life is None or self._ending is not None:
                 return
+            life.used, self._reopening = True, ""
             self.log.turn_over.clear()
             if not life.session.in_turn:  # else the agent has started one by itself, and ours comes after it
+                await self._announce(message, lost=lost)
                 self.log.sending = message
                 with contextlib.suppress(Exception):  # the stream has said what went wrong
                     await life.session.post(message.prompt)
+            else:
+                self.log.taken = None
             await first_of(self.log.turn_over.wait(), life.pump)
         finally:
             self._turning = False
+            self.log.taken = None
+
+    async def _announce(self, message: QueuedPrompt, *, lost: bool) -> None:
+        """The prompt of a turn does not show what else was sent with it."""
+        if not message.images:
+            return
+        names = ", ".join(Path(path).name for path in message.images)
+        if lost:
+            why = f"not sent, because this agent cannot continue its session with pictures: {names}"
+            await self.log.say(Notice(level="error", code="images_not_sent", message=why))
+        else:
+            await self.log.say(Notice(level="info", code="attached", message=f"attached: {names}"))
 
     async def _wait(self) -> None:
         self._news.clear()
         log = self.log
-        if self._decided or self._ending is not None or (log.queue and not log.questions.rearmed):
+        if self._decided or self._ending is not None or (self._ready and not log.questions.rearmed):
             return
         if self._tired or (self._seats.awaited and self.can_doze) or (self._life is not None and self._life.ended):
             await self._rest()
@@ -286,14 +321,14 @@ class SessionRunner:
         if not self.view.ended and not life.killed:
             await self.log.say(asleep(why))
 
-    async def _wake(self) -> Life | None:
+    async def _wake(self, images: Sequence[str] = ()) -> Life | None:
         await first_of(self._seats.wait(self.view.id), self._end_requested())
         if self._ending is not None:
             return None
         outlived = await self.log.outlived()
         self.log.questions.arranged = [question for question in outlived if question.by == "client"]
         await self.log.change(activity="starting")
-        return self._begin(self._open(self.view))
+        return self._begin(self._open(self.view, images))
 
     def _begin(self, session: Session) -> Life:
         self._life = Life(session, self.view, store=self._store_events, counts=self._counts, on_end=self._news.set)
@@ -352,6 +387,11 @@ class SessionRunner:
     # -- how it stands
 
     @property
+    def _ready(self) -> bool:
+        """Something waits for its turn, and may have it."""
+        return bool(self.log.queue) and not self.view.queue_paused
+
+    @property
     def _in_turn(self) -> bool:
         return self._turning or self.view.activity in MID_TURN
 
@@ -394,6 +434,8 @@ class Life:
         self._store = store
         self._counts = counts
         self.killed = False
+        self.used = False
+        """A turn has begun in it."""
         self._unconfirmed: list[tuple[int, asyncio.Future[None]]] = []
         self._tasks = TaskOwner()
         self.pump = self._tasks.start(self._hand_on(), name=f"stagedoor events {view.id}")

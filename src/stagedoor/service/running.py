@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -163,8 +163,8 @@ class RunningSessions:
     def _idle(self) -> list[SessionRunner]:
         return [runner for runner in self.runners.values() if runner.can_doze]
 
-    def _woken(self, view: SessionView) -> Session:
-        return self._opening.session(view, resume=view.native_id)
+    def _woken(self, view: SessionView, images: Sequence[str]) -> Session:
+        return self._opening.session(view, resume=view.native_id, images=images)
 
     def _ended(self, session_id: str) -> None:
         self.runners.pop(session_id, None)

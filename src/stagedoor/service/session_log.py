@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import force_setattr, replace
 
-from stagedoor.errors import SessionEnded, StoreBroken, StoreError
+from stagedoor.errors import SessionEnded, SessionNotFound, StoreBroken, StoreError
 from stagedoor.permissions.audit import AuditLog, entry_of
 from stagedoor.unified.events import (
     Done,
@@ -56,6 +56,8 @@ class SessionLog:
         self.queue: deque[QueuedPrompt] = deque()
         self.sending: QueuedPrompt | None = None
         """The prompt that is on its way; it counts as sent when the stream says that its turn has started."""
+        self.taken: QueuedPrompt | None = None
+        """The prompt whose turn is about to start, or has: it is changed no more."""
         self.turn_over = asyncio.Event()
         self.now = now
         self._journal = journal
@@ -89,9 +91,49 @@ class SessionLog:
                 raise SessionEnded(f"session {self.view.id} has ended; resume it to continue")
             if self.queue and message.at <= self.queue[-1].at:
                 message = replace(message, at=self.queue[-1].at + 1)
-            await self._put(replace(self.view, queued=self.view.queued + 1, updated_at=self.now()), message)
+            more = {"queued": self.view.queued + 1, "updated_at": self.now(), "queue_paused": False}
+            await self._put(replace(self.view, **more), message)
             self.queue.append(message)
             return message
+
+    async def pause(self) -> None:
+        """What waits goes on waiting when the turn ends."""
+        async with self._writing:
+            if any(message is not self.taken for message in self.queue):
+                await self._put(replace(self.view, queue_paused=True))
+
+    async def rewrite(self, message_id: str, *, prompt: str | None = None, place: int | None = None) -> QueuedPrompt:
+        """Another ``prompt`` for a message that waits, or another ``place`` among those that do (0: the next)."""
+        async with self._writing:
+            waiting = [message for message in self.queue if message is not self.taken]
+            message = self._waiting(message_id)
+            times = [one.at for one in waiting]
+            index = next(at for at, one in enumerate(waiting) if one.id == message_id)
+            if prompt is not None:
+                waiting[index] = replace(message, prompt=prompt)
+            if place is not None:
+                waiting.insert(place, waiting.pop(index))
+            waiting = [replace(one, at=at) for one, at in zip(waiting, times, strict=True)]
+            await self._put(replace(self.view, updated_at=self.now()), *waiting)
+            first = [message for message in self.queue if message is self.taken]
+            self.queue.clear()
+            self.queue.extend([*first, *waiting])
+            return next(one for one in waiting if one.id == message_id)
+
+    async def withdraw(self, message_id: str) -> None:
+        """A message that waits is not sent."""
+        async with self._writing:
+            message = self._waiting(message_id)
+            left = len(self.queue) - 1
+            view = replace(self.view, queued=left, queue_paused=self.view.queue_paused and left > 0)
+            await self._put(view, replace(message, state="dropped"))
+            self.queue.remove(message)
+
+    def _waiting(self, message_id: str) -> QueuedPrompt:
+        for message in self.queue:
+            if message.id == message_id and message is not self.taken:
+                return message
+        raise SessionNotFound(f"message {message_id!r} does not wait any more: it was sent, or removed")
 
     async def change(self, **fields: object) -> SessionView:
         async with self._writing:

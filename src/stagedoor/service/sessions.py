@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from stagedoor.errors import (
     TooMany,
 )
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.unified.events import Notice
 from stagedoor.unified.options import Approval, Tier, without_modes
 from stagedoor.unified.settings import AgentSetting
 
@@ -27,10 +30,12 @@ from .agents import Agents
 from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
 from .opening import Opening, agent_named, narrower
+from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
 from .store import Query, place_of
-from .views import QueuedPrompt, SessionSpec, SessionView
+from .views import AttachedFile, QueuedPrompt, SessionSpec, SessionView
 from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
+from .workspaces.attachments import attach
 
 _log = logging.getLogger("stagedoor.service")
 
@@ -56,6 +61,7 @@ class Sessions:
         self._home = home
         self._now = now
         self._new_id = new_id
+        self._attachments = home / "attachments"
         self.workspaces = Workspaces(
             self.get,
             home / "snapshots",
@@ -154,11 +160,18 @@ class Sessions:
         return await self._begin(spec, who=who, parent=old, fork=fork)
 
     @to_the_end
-    async def send(self, session_id: str, prompt: str, *, steer: bool = False, who: str = "") -> QueuedPrompt:
+    async def send(
+        self,
+        session_id: str,
+        prompt: str,
+        *,
+        steer: bool = False,
+        attachments: Sequence[AttachedFile] = (),
+        who: str = "",
+    ) -> QueuedPrompt:
         """A follow-up. It waits for its turn, or steers the running one; it wakes a session that sleeps."""
         await self._running.accepting()
-        self._check_prompt(prompt)
-        await self.get(session_id)
+        view = await self.get(session_id)
         runner = self._running.get(session_id)
         if runner is None or runner.view.ended:
             raise SessionEnded(f"session {session_id} has ended; resume it to continue")
@@ -166,11 +179,15 @@ class Sessions:
             raise TooMany(
                 f"session {session_id} has {runner.view.queued} waiting messages already; wait until some are answered"
             )
-        message = QueuedPrompt(id=self._new_id(), session_id=session_id, prompt=prompt, at=self._now(), who=who)
+        message_id = self._new_id()
+        prompt, images = await self._attached(view, message_id, prompt, attachments)
+        message = QueuedPrompt(
+            id=message_id, session_id=session_id, prompt=prompt, at=self._now(), who=who, images=images
+        )
         if not runner.awake and not runner.log.questions.rearmed:
             await self._running.seats.find(session_id)
         try:
-            return await runner.post(message, steer=steer)
+            return await runner.post(message, steer=steer and not images)
         except SessionEnded:
             self._running.seats.leave(session_id)
             raise
@@ -196,12 +213,38 @@ class Sessions:
             raise BadRequest(str(fault)) from fault
         return await self.settings(session_id)
 
-    async def interrupt(self, session_id: str) -> SessionView:
-        """End the running turn. What is queued behind it comes next; a session that does not stay open ends."""
+    async def interrupt(self, session_id: str, *, pause: bool = False) -> SessionView:
+        """End the running turn. What is queued behind it comes next; a session that does not stay open ends.
+
+        ``pause``: what is queued waits until somebody sends a message, or resumes the queue.
+        """
         await self.get(session_id)
         if (runner := self._running.get(session_id)) is not None:
-            await runner.interrupt()
+            await runner.interrupt(pause=pause)
         return await self.get(session_id)
+
+    @to_the_end
+    async def rewrite(
+        self, session_id: str, message_id: str, *, prompt: str | None = None, place: int | None = None
+    ) -> QueuedPrompt:
+        """Change a message that waits for its turn, or its place among those that do (0: it comes next)."""
+        if prompt is not None:
+            self._check_prompt(prompt)
+        return await (await self._queue_of(session_id)).log.rewrite(message_id, prompt=prompt, place=place)
+
+    @to_the_end
+    async def withdraw(self, session_id: str, message_id: str) -> None:
+        """Remove a message that waits for its turn."""
+        runner = await self._queue_of(session_id)
+        await runner.log.withdraw(message_id)
+        runner.go_on()
+
+    async def _queue_of(self, session_id: str) -> SessionRunner:
+        await self.get(session_id)
+        runner = self._running.get(session_id)
+        if runner is None or runner.view.ended:
+            raise SessionEnded(f"session {session_id} has ended; nothing waits in it")
+        return runner
 
     @to_the_end
     async def cancel(self, session_id: str) -> SessionView:
@@ -212,10 +255,57 @@ class Sessions:
         return await self.get(session_id)
 
     @to_the_end
-    async def change(self, session_id: str, *, title: str | None = None, archived: bool | None = None) -> SessionView:
-        """Rename or archive."""
-        fields = {"title": title, "archived": archived}
-        return await self._rewrite(session_id, **{name: value for name, value in fields.items() if value is not None})
+    async def change(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        archived: bool | None = None,
+        queue_paused: bool | None = None,
+    ) -> SessionView:
+        """Rename or archive; let the queue wait, or go on."""
+        fields = {"title": title, "archived": archived, "queue_paused": queue_paused}
+        view = await self._rewrite(session_id, **{name: value for name, value in fields.items() if value is not None})
+        if (runner := self._running.get(session_id)) is not None:
+            runner.go_on()
+        return view
+
+    @to_the_end
+    async def reconfigure(
+        self,
+        session_id: str,
+        *,
+        model: str | None = None,
+        tier: Tier | None = None,
+        approval: Approval | None = None,
+        who: str = "",
+    ) -> SessionView:
+        """Another model, or other permissions, from the next turn on: its program is started anew for it.
+
+        A ``tier`` comes with its ``approval``; without one it decides alone.
+        """
+        runner = await self._queue_of(session_id)
+        view = runner.view
+        fields: dict[str, object] = {} if model is None else {"model": model}
+        if tier is not None:
+            fields |= {"tier": tier, "approval": approval}
+        elif approval is not None:
+            fields["approval"] = approval
+        fields = {name: value for name, value in fields.items() if getattr(view, name) != value}
+        if not fields:
+            return view
+        if not view.native_id:
+            raise BadRequest(f"{view.agent} has not started yet; change it when it has")
+        changed = replace(view, **fields)
+        if not self._opening.session(view, resume=view.native_id).capabilities.resume:
+            raise NotSupported(f"{view.agent} cannot change this within a session; start a new one")
+        self._opening.permit(view, changed)
+        words = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
+        view = await runner.log.change(**fields)
+        runner.reopen(f"with {words}" if words else "with other settings")
+        message = f"from the next message on: {words or 'other settings'}" + (f" (changed by {who})" if who else "")
+        await runner.log.say(Notice(level="info", code="reconfigured", message=message))
+        return runner.view
 
     @to_the_end
     async def delete(self, session_id: str) -> None:
@@ -226,7 +316,7 @@ class Sessions:
         if (runner := self._running.get(session_id)) is not None:
             await runner.ended()  # its last event is stored, and it is being put away
         await self._journal.forget(session_id)
-        await self.workspaces.forget(session_id)
+        await self._forget(session_id)
 
     @to_the_end
     async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:
@@ -260,7 +350,7 @@ class Sessions:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         cwd = session_folder(spec, self._settings)
         tier, approval = _rights(spec, configured, self._settings)
-        session_id = session_id or self._new_id()
+        session_id, message_id = session_id or self._new_id(), self._new_id()
         view = SessionView(
             id=session_id,
             agent=agent,
@@ -281,10 +371,11 @@ class Sessions:
             created_at=self._now(),
             updated_at=self._now(),
             queued=1,
-            spec=replace(spec, prompt="", cwd=str(cwd)),
+            spec=replace(spec, prompt="", cwd=str(cwd), attachments=()),
         )
         resume = None if parent is None else parent.native_id
         self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
+        prompt, images = await self._attached(view, message_id, spec.prompt, spec.attachments)
         await running.seats.find(session_id)
         try:
             branch, base = await self.workspaces.standing(session_id, cwd)
@@ -292,18 +383,40 @@ class Sessions:
             if spec.worktree:
                 view = await start_worktree(view, self._home)
             await running.accepting()  # that may have taken long
-            session = self._opening.session(view, resume=resume, fork=fork)
-            message = QueuedPrompt(id=self._new_id(), session_id=view.id, prompt=spec.prompt, at=self._now(), who=who)
+            session = self._opening.session(view, resume=resume, fork=fork, images=images)
+            message = QueuedPrompt(
+                id=message_id, session_id=view.id, prompt=prompt, at=self._now(), who=who, images=images
+            )
             await self._write_first(view, message)
         except BaseException:
             running.seats.leave(session_id)
             await discard_worktree(view, self._home)
-            await self.workspaces.forget(session_id)
+            await self._forget(session_id)
             raise
         running.counts[f"created {agent}"] += 1
         _log.info("session started", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
         running.serve(running.open_log(view)).start(session, [message])
         return view
+
+    async def _attached(
+        self, view: SessionView, message_id: str, prompt: str, attachments: Sequence[AttachedFile]
+    ) -> tuple[str, tuple[str, ...]]:
+        """The prompt as the agent gets it, and its pictures."""
+        self._check_prompt(prompt)
+        folder = self._attachments / view.id / message_id
+        text, images = await asyncio.to_thread(attach, prompt, attachments, folder)
+        try:
+            self._check_prompt(text)
+            if images and not self._opening.capabilities(view).images:
+                raise NotSupported(f"{view.agent} takes no pictures; remove them, or use another agent")
+        except BaseException:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            raise
+        return text, images
+
+    async def _forget(self, session_id: str) -> None:
+        await self.workspaces.forget(session_id)
+        await asyncio.to_thread(shutil.rmtree, self._attachments / session_id, ignore_errors=True)
 
     async def _write_first(self, view: SessionView, message: QueuedPrompt) -> None:
         try:

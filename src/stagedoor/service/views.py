@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -31,6 +31,13 @@ class Record(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, event: Event) -> Record:
         return cls(event.seq, event.timestamp, str(event.__struct_config__.tag), encode(event))
+
+
+class AttachedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that goes with a prompt: a picture where the agent takes them, else text. ``content`` is base64."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    content: str
 
 
 class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -75,6 +82,8 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     group: str = ""
     worktree: bool = False
     """Run in a git worktree of its own, on a new branch."""
+    attachments: tuple[AttachedFile, ...] = ()
+    """Files that go with the prompt."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -124,6 +133,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Prompts and the agent's own messages; what its sub-agents say does not count."""
     open_questions: int = 0
     queued: int = 0
+    queue_paused: bool = False
+    """A person stopped the turn: what is queued waits until somebody sends a message or says so."""
     spec: SessionSpec | None = msgspec.field(default=None, name="wanted")
     """What was asked for."""
 
@@ -172,6 +183,8 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     at: int
     state: Literal["queued", "sent", "dropped"] = "queued"
     who: str = ""
+    images: tuple[str, ...] = ()
+    """Pictures that go with it: files of the server's own."""
 
 
 class TurnUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -102,7 +102,7 @@ class RestPath:
         plain: Any = msgspec.UNSET
         if operation.bodies or method != "GET":
             limit = self._service.settings.limits.body
-            plain = await read_body(request, limit=limit, optional=not operation.bodies)
+            plain = await read_body(request, limit=limit, optional=not operation.bodies or operation.body_optional)
         call = replace(call, body=_typed(operation, plain))
         call = replace(call, path=await self._named(call))
         reply = await self._carry_out(request, operation, call, plain)
@@ -153,6 +153,8 @@ def _typed(operation: Operation, plain: Any) -> Any:
         if plain is not msgspec.UNSET and plain != {}:
             raise RefusedRequest("bad-request", "this request has no body; leave it out")
         return None
+    if plain is msgspec.UNSET:
+        plain = {}
     read: Callable[[Any], Any] | None = operation.read
     return as_type(plain, operation.bodies[0]) if read is None else read(plain)
 

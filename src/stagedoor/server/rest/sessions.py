@@ -11,7 +11,8 @@ from stagedoor.dialects.session_request import SessionRequest
 from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.stored import LAST, PastSession
-from stagedoor.service.views import QueuedPrompt, SessionSpec, SessionView, State
+from stagedoor.service.views import AttachedFile, QueuedPrompt, SessionSpec, SessionView, State
+from stagedoor.unified.options import Approval, Tier
 
 from ..problems import InvalidField
 from ..streams.following import spoken_by
@@ -60,9 +61,16 @@ class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     dialect: DialectName | None = None
 
 
-class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChangeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """``model``, ``tier`` (with its ``approval``) hold from the next message on; the agent must be able to resume.
+    ``queuePaused: false`` lets the messages go on that wait since somebody stopped the turn."""
+
     title: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
     archived: bool | None = None
+    queue_paused: bool | None = None
+    model: Words | None = None
+    tier: Tier | None = None
+    approval: Approval | None = None
 
 
 class SettingBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +85,20 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     prompt: Annotated[str, msgspec.Meta(min_length=1)]
     steer: bool = False
+    attachments: tuple[AttachedFile, ...] = ()
+
+
+class RewriteBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``place``: among the messages that wait, counted from 0, which comes next."""
+
+    prompt: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    place: Count | None = None
+
+
+class InterruptBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``pause``: the messages that wait for their turn go on waiting, until one is sent or the queue is resumed."""
+
+    pause: bool = False
 
 
 class ResumeBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -150,9 +172,15 @@ async def get(call: RestCall[None, None]) -> SessionView:
 
 
 async def change(call: RestCall[None, ChangeBody]) -> SessionView:
-    return public_view(
-        await call.service.sessions.change(call.session_id, title=call.body.title, archived=call.body.archived)
+    body, sessions = call.body, call.service.sessions
+    if (body.model, body.tier, body.approval) != (None, None, None):
+        await sessions.reconfigure(
+            call.session_id, model=body.model, tier=body.tier, approval=body.approval, who=call.who
+        )
+    view = await sessions.change(
+        call.session_id, title=body.title, archived=body.archived, queue_paused=body.queue_paused
     )
+    return public_view(view)
 
 
 async def delete(call: RestCall[None, None]) -> None:
@@ -171,7 +199,10 @@ async def events(call: RestCall[EventsQuery, None]) -> EventPage:
 
 
 async def send(call: RestCall[None, MessageBody]) -> QueuedPrompt:
-    return await call.service.sessions.send(call.session_id, call.body.prompt, steer=call.body.steer, who=call.who)
+    body = call.body
+    return await call.service.sessions.send(
+        call.session_id, body.prompt, steer=body.steer, attachments=body.attachments, who=call.who
+    )
 
 
 async def find_message(call: RestCall[Any, Any]) -> QueuedPrompt | None:
@@ -194,8 +225,19 @@ async def change_setting(call: RestCall[None, SettingBody]) -> SettingList:
     return SettingList(await call.service.sessions.change_setting(call.session_id, body.id, body.value))
 
 
-async def interrupt(call: RestCall[None, None]) -> SessionView:
-    return public_view(await call.service.sessions.interrupt(call.session_id))
+async def rewrite_message(call: RestCall[None, RewriteBody]) -> QueuedPrompt:
+    body = call.body
+    return await call.service.sessions.rewrite(
+        call.session_id, call.path["messageId"], prompt=body.prompt, place=body.place
+    )
+
+
+async def withdraw_message(call: RestCall[None, None]) -> None:
+    await call.service.sessions.withdraw(call.session_id, call.path["messageId"])
+
+
+async def interrupt(call: RestCall[None, InterruptBody]) -> SessionView:
+    return public_view(await call.service.sessions.interrupt(call.session_id, pause=call.body.pause))
 
 
 async def cancel(call: RestCall[None, None]) -> SessionView:
@@ -244,7 +286,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="changeSession", method="PATCH", path=_SESSION, tag=_TAG, scope="run", verb=change,
-        summary="Rename or archive a session", bodies=(ChangeBody,), answer=SessionView, faults=(404,),
+        summary="Rename or archive a session, change its model or permissions, resume its queue",
+        bodies=(ChangeBody,), answer=SessionView, faults=(404, 409),
     ),
     Operation(
         name="deleteSession", method="DELETE", path=_SESSION, tag=_TAG, scope="run", verb=delete, status=204,
@@ -271,7 +314,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="interruptSession", method="POST", path=_SESSION + "/interrupt", tag=_TAG, scope="run", verb=interrupt,
-        summary="End the running turn", answer=SessionView, faults=(404,), recall=interrupt,
+        summary="End the running turn", bodies=(InterruptBody,), body_optional=True, answer=SessionView, faults=(404,),
+        recall=interrupt,
     ),
     Operation(
         name="cancelSession", method="POST", path=_SESSION + "/cancel", tag=_TAG, scope="run", verb=cancel,
@@ -290,6 +334,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listQueued", method="GET", path="/api/sessions/{sessionId}/messages", tag="sessions", scope="watch",
         verb=queued_messages, summary="The follow-ups that wait for their turn", answer=QueuedMessages, faults=(404,),
+    ),
+    Operation(
+        name="changeQueued", method="PATCH", path=_SESSION + "/messages/{messageId}", tag=_TAG, scope="run",
+        verb=rewrite_message, summary="Change a follow-up that waits for its turn, or its place", bodies=(RewriteBody,),
+        answer=QueuedPrompt, faults=(404, 409),
+    ),
+    Operation(
+        name="removeQueued", method="DELETE", path=_SESSION + "/messages/{messageId}", tag=_TAG, scope="run",
+        verb=withdraw_message, summary="Remove a follow-up that waits for its turn", status=204, faults=(404, 409),
     ),
     Operation(
         name="listHistory", method="GET", path="/api/history", tag="history", scope="watch", verb=history,

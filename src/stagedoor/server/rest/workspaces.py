@@ -9,8 +9,8 @@ import msgspec
 
 from stagedoor.service.opening import agent_named
 from stagedoor.service.views import SessionSpec, SessionView
-from stagedoor.service.workspaces import session_folder
-from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces import folders_in, session_folder
+from stagedoor.service.workspaces.files import FileText, Folders, FoundFiles, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.trust import FolderTrust
 from stagedoor.trust.record import TrustedFolder
@@ -25,6 +25,12 @@ class PathQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Relative to the workspace; empty: all of it."""
 
     path: PathText = ""
+
+
+class FindQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``text``: letters of the path, in that order."""
+
+    text: Words = ""
 
 
 class FileQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -69,6 +75,14 @@ async def diff(call: RestCall[PathQuery, None]) -> WorkspaceDiff:
 
 async def files(call: RestCall[PathQuery, None]) -> Listing:
     return await call.service.workspaces.files(call.session_id, call.query.path)
+
+
+async def find_files(call: RestCall[FindQuery, None]) -> FoundFiles:
+    return await call.service.workspaces.find(call.session_id, call.query.text)
+
+
+async def folders(call: RestCall[PathQuery, None]) -> Folders:
+    return await folders_in(call.query.path, call.service.settings)
 
 
 async def file(call: RestCall[FileQuery, None]) -> FileText:
@@ -116,6 +130,15 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listFiles", method="GET", path=_SESSION + "/files", tag="workspaces", scope="watch", verb=files,
         summary="A folder of the workspace", query=PathQuery, answer=Listing, faults=(404,),
+    ),
+    Operation(
+        name="findFiles", method="GET", path=_SESSION + "/find", tag="workspaces", scope="watch", verb=find_files,
+        summary="Files of the workspace by some letters of their path", query=FindQuery, answer=FoundFiles,
+        faults=(404,),
+    ),
+    Operation(
+        name="listFolders", method="GET", path="/api/folders", tag="workspaces", scope="watch", verb=folders,
+        summary="The folders that a session can run in", query=PathQuery, answer=Folders, faults=(403,),
     ),
     Operation(
         name="readFile", method="GET", path=_SESSION + "/file", tag="workspaces", scope="watch", verb=file,

@@ -20,7 +20,7 @@ from stagedoor.worktrees import GitFailed, Worktree, add_worktree, repository_of
 from ..config.settings import Settings
 from ..views import SessionSpec, SessionView
 from . import files, git
-from .files import FileText, Listing
+from .files import FileText, Folder, Folders, FoundFiles, Listing
 from .git import GitStatus, WorkspaceDiff
 from .git_changes import GitChanges
 from .watch import Touched, Watches
@@ -98,6 +98,18 @@ class Workspaces:
         await self._place(session_id, path)
         return await asyncio.to_thread(files.listing, await self._folder(session_id), path)
 
+    async def find(self, session_id: str, words: str) -> FoundFiles:
+        """Files of the workspace by some letters of their path."""
+
+        def allowed(place: Path) -> bool:
+            try:
+                self._check(place)
+            except NotAllowed:
+                return False
+            return True
+
+        return await asyncio.to_thread(files.find, await self._folder(session_id), words, allowed)
+
     async def read(
         self, session_id: str, path: str, *, first_line: int | None = None, last_line: int | None = None
     ) -> FileText:
@@ -146,6 +158,27 @@ def session_folder(spec: SessionSpec, settings: Settings) -> Path:
     if not found.is_dir():
         raise BadRequest(f"{found} is not a folder; create it first, or choose another one")
     return found
+
+
+async def folders_in(path: str, settings: Settings) -> Folders:
+    """The folders in ``path``, for somebody who chooses where a session runs; without one the roots."""
+    if not path:
+        tops = tuple(Folder(path=str(root), name=str(root)) for root in roots(settings))
+        return Folders(path="", folders=tops) if len(tops) != 1 else await folders_in(tops[0].path, settings)
+    folder = await asyncio.to_thread(session_folder, SessionSpec(prompt="", cwd=path), settings)
+    inside, cut = await asyncio.to_thread(files.folders, folder, lambda place: _may_run_in(place, settings))
+    top = "" if len(roots(settings)) > 1 else None
+    parent = str(folder.parent) if _may_run_in(folder.parent, settings) else top
+    branch, _ = await git.standing(folder)
+    return Folders(path=str(folder), parent=parent, branch=branch, folders=inside, cut=cut)
+
+
+def _may_run_in(place: Path, settings: Settings) -> bool:
+    try:
+        check_allowed(place, settings)
+    except NotAllowed:
+        return False
+    return any(place.is_relative_to(root) for root in roots(settings))
 
 
 def check_allowed(path: Path, settings: Settings) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +17,10 @@ from stagedoor.secret_files import is_secret
 
 MOST_ENTRIES = 2_000
 MOST_BYTES = 1024 * 1024
+MOST_LOOKED_AT = 50_000
+_UNINTERESTING = frozenset(
+    {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".mypy_cache", ".ruff_cache"}
+)
 
 
 class FileEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,6 +66,83 @@ def inside(workspace: Path, path: str) -> Path:
     if not place.is_relative_to(root):
         raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
     return place
+
+
+class FoundFiles(msgspec.Struct, frozen=True):
+    """Those whose name matches best come first; ``cut``: there are more, or the workspace is too large to look at."""
+
+    paths: tuple[str, ...] = ()
+    cut: bool = False
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True):
+    path: str
+    name: str
+    repository: bool = False
+
+
+class Folders(msgspec.Struct, frozen=True, kw_only=True):
+    """The folders in ``path`` (empty: the roots); ``parent`` is null at the top. ``branch``: what is checked out."""
+
+    path: str
+    parent: str | None = None
+    branch: str = ""
+    folders: tuple[Folder, ...] = ()
+    cut: bool = False
+
+
+def find(workspace: Path, words: str, allowed: Callable[[Path], bool], most: int = 30) -> FoundFiles:
+    """Files whose path holds the letters of ``words`` in that order. Links are not followed."""
+    letters = words.lower()
+    matches: list[tuple[int, int, str]] = []
+    looked, cut = 0, False
+    root = workspace.resolve()
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if name not in _UNINTERESTING and allowed(Path(folder, name)))
+        for name in sorted(files):
+            looked += 1
+            path = _relative(Path(folder, name), root)
+            if (rank := _rank(path.lower(), letters)) is not None:
+                matches.append((rank, len(path), path))
+        if looked > MOST_LOOKED_AT:
+            cut = True
+            break
+    matches.sort()
+    return FoundFiles(tuple(path for _, _, path in matches[:most]), cut or len(matches) > most)
+
+
+def _rank(path: str, letters: str) -> int | None:
+    """0: the name begins so; 1: the name holds it; 2: the path holds it; 3: its letters, with others between."""
+    name = path.rpartition("/")[2]
+    if name.startswith(letters):
+        return 0
+    if letters in name:
+        return 1
+    if letters in path:
+        return 2
+    rest = iter(path)
+    return 3 if all(letter in rest for letter in letters) else None
+
+
+def folders(folder: Path, allowed: Callable[[Path], bool]) -> tuple[tuple[Folder, ...], bool]:
+    """The folders in ``folder`` that may be chosen; those that are hidden are left out."""
+    listed: list[Folder] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or not entry.is_dir():
+                    continue
+                place = Path(entry.path)
+                if not allowed(place.resolve()):
+                    continue
+                if len(listed) >= MOST_ENTRIES:
+                    return tuple(listed), True
+                name = entry.name.encode("utf-8", "replace").decode()
+                listed.append(Folder(path=str(folder / name), name=name, repository=(place / ".git").exists()))
+    except OSError as fault:
+        raise BadRequest(f"{str(folder)!r} cannot be listed: {fault.strerror}") from fault
+    listed.sort(key=lambda folder: folder.name.lower())
+    return tuple(listed), False
 
 
 def listing(workspace: Path, path: str = "") -> Listing:
