@@ -58,11 +58,19 @@ def open(agent: str | AcpAgent, **options: Unpack[OpenOptions]) -> Session:
 
 
 def conversation(
-    agent: str | AcpAgent, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
+    agent: str | AcpAgent,
+    options: Mapping[str, Any],
+    *,
+    attended: bool = False,
+    session_id: str | None = None,
+    may_widen: bool = False,
 ) -> Session:
-    """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
+    """``open`` for those who answer questions from outside (``attended``) or give the session its id.
+
+    ``may_widen``: the person who resumes the session has just chosen a mode that allows more than before.
+    """
     entry = catalog.agent(agent)
-    requested = _requested(options, entry)
+    requested = _requested(options, entry, may_widen=may_widen)
     effective = _with_policy(_with_protected_files(requested))
     driver = catalog.driver(entry, effective)
     ruled = requested.policy is not None or bool(requested.before_tool_call)
@@ -155,13 +163,14 @@ def history(
     return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _requested(arguments: Mapping[str, Any], entry: Agent) -> Options:
+def _requested(arguments: Mapping[str, Any], entry: Agent, *, may_widen: bool = False) -> Options:
     arguments = without_modes(arguments)
     options = check_options(arguments)
     if options.resume == LAST:
         options = replace(options, resume=_last_session(entry, options))
     if options.resume is not None:
-        options = resumed(options, frozenset(arguments), entry.name, Register().find(options.resume))
+        known_as = Register().find(options.resume)
+        options = resumed(options, frozenset(arguments), entry.name, known_as, may_widen=may_widen)
     return replace(options, cwd=str(Path(options.cwd).resolve()))
 
 

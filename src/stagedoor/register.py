@@ -114,10 +114,12 @@ class Register:
         return None
 
 
-def resumed(options: Options, named: frozenset[str], agent: str, entry: RegisterEntry | None) -> Options:
+def resumed(
+    options: Options, named: frozenset[str], agent: str, entry: RegisterEntry | None, *, may_widen: bool = False
+) -> Options:
     """The options for going on with a session: what the caller did not name is as it was, and nothing is wider.
 
-    ``named`` are the options the caller gave.
+    ``named`` are the options the caller gave. ``may_widen``: a person has just chosen a mode that allows more.
     """
     if entry is None:
         return options
@@ -138,7 +140,7 @@ def resumed(options: Options, named: frozenset[str], agent: str, entry: Register
         sandbox=entry.sandbox,
         confine=entry.confine,
     )
-    if (
+    if not may_widen and (
         reach(going_on) > reach(before)
         or _room(going_on) > _room(before)
         or _CONFINES[going_on.confine] > _CONFINES[entry.confine]

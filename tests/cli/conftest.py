@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyte
 import pytest
 
 BOUND = 240.0
+LINES, COLUMNS = 40, 110
 STAGEDOOR = [sys.executable, "-m", "stagedoor.cli"]
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")
 
@@ -29,7 +31,7 @@ class Terminal:
 
     def __init__(self, argv: list[str], cwd: Path, env: dict[str, str]) -> None:
         self._descriptor, inside = pty.openpty()
-        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 110, 0, 0))
+        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         self.process = subprocess.Popen(
             argv,
             cwd=cwd,
@@ -66,6 +68,20 @@ class Terminal:
             elif verb == "K":
                 lines[row] = ""
         return "\n".join(line.rstrip() for line in lines).strip("\n")
+
+    @property
+    def display(self) -> str:
+        """What stands on the terminal now, as an emulator shows it."""
+        emulator = pyte.Screen(COLUMNS, LINES)
+        pyte.Stream(emulator).feed(self.raw)
+        return "\n".join(line.rstrip() for line in emulator.display).strip("\n")
+
+    def until_display(self, words: str) -> None:
+        """Read until ``words`` stand on the terminal."""
+        end = time.monotonic() + BOUND
+        while words not in self.display:
+            assert time.monotonic() < end, f"{words!r} did not come:\n{self.display}"
+            assert self._read(), f"{words!r} did not come before the end:\n{self.display}"
 
     def until(self, words: str, *, after: int = 0) -> None:
         """Read until ``words`` have appeared behind the first ``after`` characters."""

@@ -7,12 +7,13 @@ from importlib import import_module
 
 COMMANDS: dict[str, str] = {
     "run": "run one prompt on an agent and show what it does",
+    "chat": "talk with an agent at the terminal, turn by turn",
     "parallel": "run one prompt on several agents, each in its own git worktree, and compare",
     "agents": "list the agents: installed, version, signed in, what they can do",
     "sessions": "list, show, export and resume the stored sessions of all agents",
     "trust": "trust a folder: let the project's own settings, hooks and tool servers take part",
     "acp": "be an agent in your editor: speak the Agent Client Protocol on stdin and stdout",
-    "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "find problems and show the commands that fix them",
+    "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "diagnose problems and show fixes",
     "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
     "pair": "pair a phone or a browser with the running server", "devices": "list and revoke the paired devices",
@@ -39,6 +40,7 @@ One door to every coding agent.
 
 examples:
   stagedoor demo
+  stagedoor chat claude
   stagedoor run claude "Explain this repository"
   stagedoor run codex - < task.md --tier autonomous --json
   stagedoor translate claude < capture.jsonl

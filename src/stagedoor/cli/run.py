@@ -81,7 +81,11 @@ def main(argv: list[str]) -> int:
         metavar="COMMAND",
         help="in place of the agent's name: the command line of any program that speaks the Agent Client Protocol",
     )
-    parser.add_argument("prompt", help="what to do; - reads it from standard input")
+    parser.add_argument(
+        "prompt",
+        nargs="?",
+        help="what to do; - reads it from standard input (without one, at a terminal: stagedoor chat)",
+    )
     parser.add_argument(
         "--server",
         metavar="URL|local",
@@ -90,7 +94,7 @@ def main(argv: list[str]) -> int:
     )
     add_output_flags(parser)
     add_option_flags(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)  # the prompt may be left out, or stand behind flags
     try:
         options = options_from(arguments)
     except BadFlag as fault:
@@ -98,6 +102,8 @@ def main(argv: list[str]) -> int:
     if arguments.dialect and not arguments.json:
         print("stagedoor run: --dialect needs --json", file=sys.stderr)
         return EXIT_USAGE
+    if arguments.prompt is None:
+        return _chat_instead(parser, arguments, options, described=described)
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         print("stagedoor run: the prompt is empty", file=sys.stderr)
@@ -107,6 +113,20 @@ def main(argv: list[str]) -> int:
     except (BadFlag, StagedoorError) as fault:
         return report("run", fault)
     return run_prompt(agent, prompt, options, arguments)
+
+
+def _chat_instead(parser: Parser, arguments: argparse.Namespace, options: dict[str, Any], *, described: bool) -> int:
+    """Without a prompt: at a terminal somebody can type it."""
+    printed = arguments.json or arguments.quiet or arguments.plain
+    if printed or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        parser.error("the following arguments are required: prompt")
+    from .chat import start_chat
+
+    try:
+        agent = described_agent(arguments.acp, server=arguments.server) if described else arguments.agent
+    except (BadFlag, StagedoorError) as fault:
+        return report("run", fault)
+    return start_chat(agent, options, arguments)
 
 
 def described_agent(command: str, *, server: str | None = None) -> AcpAgent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from typing import Protocol
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -24,10 +25,25 @@ LIVE_LINES = 6  # of the output of a command that runs
 ROOM = 6  # lines of the terminal the unfinished text leaves to everything else
 
 
+class Region(Protocol):
+    """Where the unfinished stands while it changes."""
+
+    def show(self, content: RenderableType) -> None: ...
+    def hide(self) -> None: ...
+
+
 class Screen:
     """Feed it every event; ``animate`` keeps the live region moving, ``pause`` and ``resume`` lend the terminal out."""
 
-    def __init__(self, console: Console, *, agent: str, thinking: bool = True, full_output: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        agent: str,
+        thinking: bool = True,
+        full_output: bool = False,
+        region: Region | None = None,
+    ) -> None:
         self.console = console
         self._agent = agent
         self._lines = EventLines(coloured, thinking=thinking, full_output=full_output)
@@ -42,7 +58,8 @@ class Screen:
         self._tokens = 0
         self._cost: float | None = None
         self._note = ""
-        self._live: Live | None = None
+        self._region = region or LiveRegion(console)
+        self._is_live = False
         self._question_events: dict[str, asyncio.Event] = {}
         self._answered: set[str] = set()
 
@@ -84,6 +101,9 @@ class Screen:
             case events.UsageReport():
                 self._tokens = event.session.total_tokens or event.total_tokens
                 self._cost = event.session.cost_usd if event.session.cost_usd is not None else event.cost_usd
+            case events.TurnStarted() if event.turn > 1:
+                self._since = time.monotonic()
+                self._note = ""
             case events.Init():
                 self._model = clean(event.model)
                 self._lines.show(event)
@@ -108,7 +128,7 @@ class Screen:
         self._answered.add(request_id)
 
     def note(self, text: str) -> None:
-        """A note in the status line that stays until the end."""
+        """A note in the status line that stays until the turn ends."""
         self._note = text
         self.refresh()
 
@@ -138,17 +158,8 @@ class Screen:
     # ------------------------------------------------------------------------------------------- the live region
 
     def start(self) -> None:
-        if self._live is None:
-            self._live = Live(
-                self._region(),
-                console=self.console,
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-                vertical_overflow="crop",
-            )
-            self._live.start(refresh=True)
+        self._is_live = True
+        self.refresh()
 
     def pause(self) -> None:
         self._print_unfinished()
@@ -162,8 +173,8 @@ class Screen:
         self._stop_live()
 
     def refresh(self) -> None:
-        if self._live is not None:
-            self._live.update(self._region(), refresh=True)
+        if self._is_live:
+            self._region.show(self.unfinished())
 
     async def animate(self) -> None:
         while True:
@@ -171,12 +182,11 @@ class Screen:
             await asyncio.sleep(TICK)
 
     def _stop_live(self) -> None:
-        live, self._live = self._live, None
-        if live is not None:
-            live.update(Text(""))
-            live.stop()
+        self._is_live = False
+        self._region.hide()
 
-    def _region(self) -> RenderableType:
+    def unfinished(self) -> RenderableType:
+        """What is not finished yet, and the status line."""
         parts: list[RenderableType] = []
         if self._thoughts.strip() and self._thinking_shown:
             parts.append(TailLines(Text(f"· {self._thoughts.strip()}", style="dim italic"), 3))
@@ -207,6 +217,35 @@ class Screen:
         parts.append(self._note or "Ctrl-C interrupts")
         status = " · ".join(part for part in parts if part)
         return Text(f"{_frame()} {status}", style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class LiveRegion:
+    """At the bottom of what was printed, painted over again and again."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+
+    def show(self, content: RenderableType) -> None:
+        if self._live is not None:
+            self._live.update(content, refresh=True)
+            return
+        self._live = Live(
+            content,
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            vertical_overflow="crop",
+        )
+        self._live.start(refresh=True)
+
+    def hide(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.update(Text(""))
+            live.stop()
 
 
 class TailLines:

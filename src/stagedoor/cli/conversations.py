@@ -1,0 +1,210 @@
+"""What ``chat`` talks to: a session of this process, told apart from one of a server only here."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from .. import api
+from ..drivers.acp.definition import AcpAgent
+from ..errors import BadRequest, StagedoorError
+from ..service.workspaces.git import WorkspaceDiff, diff, standing
+from ..session import Session
+from ..transports.tasks import TaskOwner
+from ..unified import events
+from ..unified.events import Event
+from .state import count_unrecognized
+
+MODES = {"read-only": "dry-run", "ask": "supervised", "full-auto": "autonomous"}
+"""What people call a tier."""
+APPROVALS = {
+    "ask": "Ask",
+    "askDangerous": "Ask about risky calls",
+    "autoEdit": "Edit without asking",
+    "autoAll": "Full auto",
+    "plan": "Plan",
+}
+LABELS = {"dry-run": "Read-only", "supervised": "Ask", "autonomous": "Full auto"}
+
+
+class ChatPartner(Protocol):
+    """Many turns with one agent. What happens is passed to the function it was made with."""
+
+    @property
+    def agent(self) -> str: ...
+    @property
+    def busy(self) -> bool:
+        """A turn runs, or one is about to."""
+        ...
+
+    @property
+    def waiting(self) -> list[str]:
+        """Lines that were sent and wait for their turn."""
+        ...
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def mode(self) -> str: ...
+    async def send(self, prompt: str) -> None: ...
+    async def interrupt(self) -> None: ...
+    async def kill(self) -> None: ...
+    async def set_model(self, model: str) -> str: ...
+    async def set_mode(self, mode: str) -> str: ...
+    async def diff(self) -> WorkspaceDiff: ...
+    async def leave(self) -> str:
+        """Stop; returns what to do to go on."""
+        ...
+
+
+class LocalConversation:
+    """A session of this process. It is opened at the first prompt and again, with all that was said, after its agent
+    has ended or its settings were changed."""
+
+    def __init__(
+        self,
+        agent: str | AcpAgent,
+        name: str,
+        options: dict[str, Any],
+        show: Callable[[Event], None],
+        fail: Callable[[StagedoorError], None],
+    ) -> None:
+        self.agent = name
+        self.waiting: list[str] = []
+        self._agent = agent
+        self._options = options
+        self._show = show
+        self._fail = fail
+        self._session: Session | None = None
+        self._native_id: str = ""
+        self._model: str = ""
+        self._version = ""
+        self._busy = False
+        self._is_outdated = False
+        self._may_widen = False
+        self._tasks = TaskOwner()
+        self._objects = tempfile.TemporaryDirectory(prefix="stagedoor-chat-")
+        self._start: str | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._busy
+
+    @property
+    def model(self) -> str:
+        return str(self._options.get("model") or self._model)
+
+    @property
+    def mode(self) -> str:
+        tier = self._options.get("tier") or "supervised"
+        approval = self._options.get("approval")
+        return LABELS[tier] if approval is None else APPROVALS.get(approval, LABELS[tier])
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._options.get("cwd", "."))
+
+    async def send(self, prompt: str) -> None:
+        """Returns when the agent has it, or when it waits for its turn."""
+        if self._busy:
+            self.waiting.append(prompt)
+            return
+        self._busy = True
+        try:
+            if self._start is None:
+                _, self._start = await standing(self.folder, Path(self._objects.name))
+            session = await self._opened()
+            await session.post(prompt)
+        except StagedoorError as fault:
+            self._busy = False
+            await self._close()
+            self._fail(fault)
+
+    async def interrupt(self) -> None:
+        if self._session is not None:
+            await self._session.interrupt()
+
+    async def kill(self) -> None:
+        """End the agent; the next prompt starts it again."""
+        await self._close(at_once=True)
+        self._busy = False
+
+    async def set_model(self, model: str) -> str:
+        return f"model: {model}{self._change(model=model)}"
+
+    async def set_mode(self, mode: str) -> str:
+        tier = MODES.get(mode.lower().replace(" ", "-"), mode)
+        if tier not in LABELS:
+            raise BadRequest(f"unknown mode {mode!r}. Available: {', '.join(MODES)}")
+        self._may_widen = True
+        return f"mode: {LABELS[tier]}{self._change(tier=tier, approval=None)}"
+
+    async def diff(self) -> WorkspaceDiff:
+        return await diff(self.folder, self._start or "", keep=Path(self._objects.name))
+
+    async def leave(self) -> str:
+        await self._close()
+        await self._tasks.close()
+        self._objects.cleanup()
+        session_id = self._native_id or self._options.get("resume")
+        if not session_id or isinstance(self._agent, AcpAgent):
+            return ""
+        return f"stagedoor chat {self.agent} --resume {session_id}"
+
+    async def _opened(self) -> Session:
+        if self._is_outdated:
+            await self._close()
+        if self._session is None:
+            self._is_outdated = False
+            self._session = self._conversation(self._options)
+            self._tasks.start(self._follow(self._session))
+        return self._session
+
+    def _conversation(self, options: dict[str, Any]) -> Session:
+        if self._native_id:
+            options = {**options, "resume": self._native_id}
+        return api.conversation(self._agent, options, may_widen=self._may_widen)
+
+    def _change(self, **changed: Any) -> str:
+        """From the next prompt on: the agent is started again and goes on where it was. Returns what to add."""
+        options = {name: value for name, value in {**self._options, **changed}.items() if value is not None}
+        self._conversation(options)  # raises what is wrong with it
+        self._options = options
+        self._is_outdated = self._session is not None
+        return " (from the next message on)" if self._busy else ""
+
+    async def _follow(self, session: Session) -> None:
+        async for event in session.events:
+            self._see(session, event)
+            if isinstance(event, events.TurnCompleted) and self._session is session:
+                self._busy = False
+                if self.waiting and event.status != "interrupted":
+                    self._tasks.start(self.send(self.waiting.pop(0)))
+        if session.unrecognized:
+            count_unrecognized(self.agent, self._version, session.unrecognized)
+        if self._session is session:  # the agent has ended by itself
+            self._session = None
+            self._busy = False
+
+    def _see(self, session: Session, event: Event) -> None:
+        if isinstance(event, events.Init):
+            self._model, self._version = event.model, event.agent_version
+            # What goes with the first prompt only, and how the session began.
+            self._options = {
+                name: value for name, value in self._options.items() if name not in ("images", "fork", "resume")
+            }
+        match event:
+            case events.Init(native_session_id=named) if named:
+                self._native_id = named
+            case events.Notice(native_session_id=str(named)):
+                self._native_id = named  # the agent goes on under another one
+            case _:
+                pass
+        self._show(event)
+
+    async def _close(self, *, at_once: bool = False) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close(at_once=at_once)
