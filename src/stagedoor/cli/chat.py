@@ -30,7 +30,7 @@ from .questions import Keyboard, find_keyboard
 from .run import described_agent, with_questions
 from .screen import TICK, Screen
 from .state import state_folder, with_audit
-from .suggestions import Suggestions, FilesToName
+from .suggestions import FilesToName, Suggestions
 from .trust import ask_for_trust, configured_trust
 
 COMMANDS = {
