@@ -60,6 +60,8 @@ def fill(workspace: Path) -> None:
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text(text)
     (workspace / "link").symlink_to(".claude")
+    for path in WRITTEN:  # some write no file into a folder that is missing, and ask about none
+        (workspace / path).parent.mkdir(parents=True, exist_ok=True)
 
 
 def contents(workspace: Path) -> dict[str, str]:

@@ -118,6 +118,36 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[Any, ...]]]] = {
         ],
         [("shell", "run_shell_command", "ls", {"command": "ls"}), ("shell", "error", "e", 2)],
     ),
+    "a placeholder that runs already, then the command": (
+        [
+            call("tool_call", title="Terminal", kind="execute", status="in_progress", rawInput={}),
+            call("tool_call_update", status="in_progress", rawInput={"command": "make"}),
+            call("tool_call_update", status="failed", rawOutput="Exit code 2\nno rule",
+                 content=text("```\nExit code 2\nno rule\n```")),
+        ],
+        [("shell", "Terminal", "make", {"command": "make"}), ("shell", "error", "no rule", 2)],
+    ),
+    "the words of a program, and a terminal of the agent's own": (
+        [
+            call("tool_call", title="make all", kind="execute", status="in_progress", name="exec_command",
+                 content=[{"type": "terminal", "terminalId": "c1"}],
+                 rawInput={"command": ["/bin/bash", "-lc", "make all"]}),
+            call("tool_call_update", _meta={"terminal_output": {"terminal_id": "c1", "data": "cc a.c\n"}}),
+            call("tool_call_update", _meta={"terminal_output": {"terminal_id": "c1", "data": "ld a.o\n"}}),
+            call("tool_call_update", status="completed", _meta={"terminal_exit": {"exit_code": 0, "signal": None}}),
+        ],
+        [
+            ("shell", "exec_command", "make all", {"command": "make all"}),
+            ("shell", "success", "cc a.c\nld a.o\n", 0),
+        ],
+    ),
+    "an output in a fence": (
+        [
+            call("tool_call", title="ls", kind="execute", status="in_progress", rawInput={"command": "ls"}),
+            call("tool_call_update", status="completed", rawOutput="a\nb", content=text("```console\na\nb\n```")),
+        ],
+        [("shell", "ls", "ls", {"command": "ls"}), ("shell", "success", "a\nb", None)],
+    ),
     "a picture as a result": (
         [
             call("tool_call", title="Look", kind="read", rawInput={"path": "a.png"}),
@@ -130,6 +160,26 @@ CALLS: dict[str, tuple[list[dict[str, Any]], list[tuple[Any, ...]]]] = {
         ],
     ),
 }  # fmt: skip
+
+
+def test_what_becomes_known_later_is_told_as_a_change() -> None:
+    """Announced, because it had output already; then the agent says what it is."""
+    messages = (
+        call("tool_call", title="Terminal", kind="execute", status="in_progress", rawInput={}, content=text("hello")),
+        call("tool_call_update", rawInput={"command": "make"}),
+        call("tool_call_update", rawInput={"command": "make"}),
+        call("tool_call_update", rawInput={"command": "make -k"}),
+    )
+    protocol, dictionary = AcpProtocol(), AcpDictionary(MANNER)
+    events: list[Event] = []
+    for message in messages:
+        sent = {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": message}}
+        events += [event for one in protocol.receive(msgspec.json.encode(sent)) for event in dictionary.translate(one)]
+    assert [event.target if isinstance(event, ToolUse) else event for event in events] == [
+        "Terminal",
+        Notice(level="info", code="call_changed", message="Terminal: make"),
+        Notice(level="info", code="call_changed", message="Terminal: make -k"),
+    ]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -223,6 +223,9 @@ class ForkSessionResponse(Stamped, frozen=True, rename="camel"):
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
+OpenSessionResponse: TypeAlias = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
+
+
 class ListSessionsResponse(Stamped, frozen=True, rename="camel"):
     sessions: list[SessionListing] = []
     next_cursor: str | None = None

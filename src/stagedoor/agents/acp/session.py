@@ -27,11 +27,8 @@ from .events import Event, Unanswered
 from .protocol import Reply
 from .responses import (
     ConfigOption,
-    ForkSessionResponse,
     InitializeResponse,
-    LoadSessionResponse,
-    NewSessionResponse,
-    ResumeSessionResponse,
+    OpenSessionResponse,
     SessionModelState,
     SessionModeState,
     SetSessionConfigOptionResponse,
@@ -43,8 +40,6 @@ PATIENCE = 10.0
 
 EFFORTS = ("effort", "reasoning_effort", "thought_level", "thinking")
 """Ids of options without a category that say how much the model thinks."""
-
-OpenSessionResponse = NewSessionResponse | LoadSessionResponse | ResumeSessionResponse | ForkSessionResponse
 
 
 class AcpSession:

@@ -195,6 +195,8 @@ class AcpToolCall(msgspec.Struct, frozen=True, rename="camel"):
     locations: list[ToolCallLocation] | None = None
     raw_input: Any = None
     raw_output: Any = None
+    name: str | None = None
+    """The tool's own name; not in the schema, but sent."""
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     def contents(self) -> list[ToolCallContent]:
@@ -212,6 +214,8 @@ class ToolCallUpdate(msgspec.Struct, frozen=True, rename="camel"):
     locations: list[ToolCallLocation] | None = None
     raw_input: Any = None
     raw_output: Any = None
+    name: str | None = None
+    """The tool's own name; not in the schema, but sent."""
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
     def contents(self) -> list[ToolCallContent]:

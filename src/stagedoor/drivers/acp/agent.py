@@ -22,8 +22,9 @@ from ...unified.tool_lists import AgentTool
 from ..agent import Agent, Driver, Presence, StateFolders, StoredSession
 from ..confinement import confinement_of, environ_of
 from ..inspection import inspected_program
+from .call_details import exit_code_in, tool_name_in
 from .definition import AcpAgent
-from .dictionary import AcpDictionary, Manner, exit_code_in, tool_name_in
+from .dictionary import AcpDictionary, Manner
 from .opening import CAPABILITIES, config, prompt_blocks
 from .recording import AcpRecordingReader, recognize_acp
 from .settings import AcpSettings, promises_nothing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, assert_never, cast
 
@@ -12,6 +11,7 @@ from ...agents.acp import events, requests, responses, updates
 from ...agents.acp.config import AcpProfile, ServedRequest
 from ...agents.acp.events import FileServed, TerminalServed
 from ...agents.acp.requests import RequestPermission
+from ...agents.acp.responses import OpenSessionResponse
 from ...agents.acp.updates import Content, DiffContent, TerminalContent
 from ...transports.launch import Exited, Stalled
 from ...unified.diffs import change_of
@@ -41,6 +41,16 @@ from ...unified.pieces import Pieces
 from ...unified.tools import described, operation_of, target_of
 from ...wire import shapes
 from ...wire.jsonrpc import Id
+from .call_details import (
+    arguments_in,
+    failure_in,
+    output_text,
+    served_as,
+    terminal_exit_in,
+    terminal_output_in,
+    unfenced,
+    with_plain_command,
+)
 
 KINDS: dict[str, ToolName] = {
     "read": "read_file", "edit": "edit_file", "delete": "edit_file", "move": "edit_file", "search": "search_content",
@@ -96,6 +106,10 @@ class _CallState(msgspec.Struct):
     parent: str | None = None
     label: str = ""
     """Its first title where that is one word: mostly the tool's name, before the title tells what it does."""
+    target: str = ""
+    """What it was announced to act on."""
+    is_known: bool = False
+    """Its own input said so, and not only its title."""
     terminal: str = ""
     """The terminal of ours that its command runs in."""
 
@@ -142,9 +156,9 @@ class AcpDictionary:
                 self._agent = native
                 return []
             case responses.NewSessionResponse() | responses.ForkSessionResponse():
-                return [self._init(native.session_id, native.models, resumed=False)]
+                return [self._init(native, resumed=False)]
             case responses.LoadSessionResponse() | responses.ResumeSessionResponse():
-                return [self._init(native.session_id, native.models, resumed=True)]
+                return [self._init(native, resumed=True)]
             case responses.PromptResponse():
                 return self._turn_ended(native)
             case events.RequestFailed():
@@ -239,14 +253,19 @@ class AcpDictionary:
         if not call.title and update.title and " " not in update.title:
             call.label = update.title
         call.title = update.title or call.title
-        call.native_name = self._manner.name(update.meta) or call.native_name
+        call.native_name = self._manner.name(update.meta) or update.name or call.native_name
         call.kind = update.kind or call.kind
         call.parent = self._manner.parent(update.meta) or call.parent
         call.raw_input = update.raw_input if update.raw_input is not None else call.raw_input
         if update.locations:
             call.path = update.locations[0].path
+        changed = self._changed(call)
+        if piece := terminal_output_in(update.meta):
+            call.text += piece
+            if call.announced:
+                return [*changed, ToolProgress(tool_use_id=call.id, output=piece, parent_tool_use_id=call.parent)]
         if update.content is None:
-            return []
+            return changed
         pieces: list[str] = []
         for content in update.contents():
             match content:
@@ -259,22 +278,30 @@ class AcpDictionary:
                 case shapes.UnknownMessage():
                     pieces.append("[content of an unknown kind]")
         before, call.text = call.text, "".join(pieces) or call.text
-        if not call.announced and call.is_being_written and (arguments := _arguments_in(call.text)) is not None:
+        if not call.announced and call.is_being_written and (arguments := arguments_in(call.text)) is not None:
             call.raw_input, call.text = arguments, ""
-            return []
+            return changed
         if update.status == "in_progress" and call.announced and call.text != before:
             grown = call.text.removeprefix(before) if call.text.startswith(before) else call.text
-            return [ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
-        return []
+            return [*changed, ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
+        return changed
+
+    def _changed(self, call: _CallState) -> list[Event]:
+        """An agent that tells what a call does when it has begun, or tells it anew, is not left with the first word."""
+        if not call.announced:
+            return []
+        name, arguments = self._name(call), self._arguments(call)
+        target = target_of(name, arguments) or call.path
+        # Files go by several names; one that was known is the same under another.
+        if not target or target == call.target or (call.is_known and name != "shell"):
+            return []
+        call.is_known = True
+        call.target = target
+        return [Notice(level="info", code="call_changed", message=f"{self._native_name(call)}: {target}")]
 
     def _progress(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
         call, over = self._calls[update.tool_call_id], update.status in ("completed", "failed")
-        if (
-            not call.announced
-            and not over
-            and call.is_placeholder
-            and (update.status != "in_progress" or call.is_being_written)
-        ):
+        if not call.announced and not over and call.is_placeholder and (call.is_being_written or not call.text):
             return []
         out = self._announce(update.tool_call_id)
         if not over:
@@ -283,7 +310,10 @@ class AcpDictionary:
         failed = update.status == "failed"
         terminal = self._terminals.pop(call.terminal, None)
         code = self._manner.exit_code(update.raw_output)
-        text = call.text or output_text(update.raw_output, understood=code is not None)
+        code = terminal_exit_in(update.meta) if code is None else code
+        text = unfenced(call.text, update.raw_output) or output_text(update.raw_output, understood=code is not None)
+        if failed and code is None and (failure := failure_in(update.raw_output)) is not None:
+            code, text = failure
         if terminal is not None:
             code, text = terminal.code if code is None else code, text or terminal.output
         if not failed:
@@ -309,6 +339,8 @@ class AcpDictionary:
         call.announced = True
         self._answered = self._answered and call.parent is not None
         name, arguments = self._name(call), self._arguments(call)
+        target = target_of(name, arguments) or call.path
+        call.target, call.is_known = target or call.title, bool(target)
         return [
             ToolUse(
                 tool_use_id=call.id,
@@ -316,7 +348,7 @@ class AcpDictionary:
                 native_name=self._native_name(call),
                 input=arguments,
                 operation=operation_of(name),
-                target=target_of(name, arguments) or call.path or call.title,
+                target=call.target,
                 description=described(arguments) or call.title,
                 parent_tool_use_id=call.parent,
             )
@@ -425,7 +457,8 @@ class AcpDictionary:
     def _arguments(self, call: _CallState) -> dict[str, Any]:
         raw_input: object = call.raw_input
         if isinstance(raw_input, dict) and (raw_input or not (call.path or call.diffs)):
-            return cast("dict[str, Any]", raw_input)
+            arguments = cast("dict[str, Any]", raw_input)
+            return with_plain_command(arguments) if self._name(call) == "shell" else arguments
         match KINDS.get(call.kind, "other"):
             case "shell":
                 return {"command": call.title}
@@ -438,12 +471,14 @@ class AcpDictionary:
 
     # ------------------------------------------------------------------------------------------------- turns
 
-    def _init(self, session_id: str, models: Any, *, resumed: bool) -> Init:
+    def _init(self, opened: OpenSessionResponse, *, resumed: bool) -> Init:
         about = self._agent.agent_info if self._agent is not None else None
+        models, options = opened.models, opened.config_options or ()
+        chosen = (option.current_value for option in options if option.category == "model")
         return Init(
-            model=models.current_model_id if models is not None else "",
+            model=models.current_model_id if models is not None else str(next(chosen, None) or ""),
             agent_version=about.version if about is not None else "",
-            native_session_id=session_id,
+            native_session_id=opened.session_id,
             resumed=resumed,
         )
 
@@ -512,69 +547,6 @@ def _is_new(call: _CallState) -> bool:
 def _text_after(diff: DiffContent) -> str | None:
     """The protocol has no word for a deleted file but what agents put beside its empty text."""
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
-
-
-def output_text(raw_output: Any, *, understood: bool = False) -> str:
-    """The text of a raw output. ``understood``: it was read otherwise, and without a text it is not shown whole."""
-    match raw_output:
-        case None:
-            return ""
-        case str():
-            return raw_output
-        case {"formatted_output": str(text)} | {"aggregated_output": str(text)} | {"output": str(text)}:
-            return text
-        case {"error": str(text)} | {"message": str(text)} | {"content": str(text)} if not understood:
-            return text
-        case {"stdout": str(out), "stderr": str(err)}:
-            return out + err
-        case _:
-            return "" if understood else msgspec.json.encode(raw_output).decode()
-
-
-def exit_code_in(raw_output: Any) -> int | None:
-    """The exit code of a command, where agents put it."""
-    match raw_output:
-        case {"exitCode": int(code)} | {"exit_code": int(code)} if not isinstance(code, bool):
-            return code
-        case {"contents": [{"exitCode": int(code)}, *_]}:
-            return code
-        case _:
-            return None
-
-
-def tool_name_in(meta: Any) -> str:
-    """A tool's own name, where agents put it."""
-    match meta:
-        case {"toolName": str(name)} | {"claudeCode": {"toolName": str(name)}} if name:
-            return name
-        case _:
-            return ""
-
-
-def served_as(request: ServedRequest) -> tuple[ToolName, dict[str, Any]]:
-    """What the agent wants of us, as a tool and its input."""
-    match request:
-        case requests.ReadTextFile(path=path):
-            return "read_file", {"file_path": path}
-        case requests.WriteTextFile(path=path, content=content):
-            return "write_file", {"file_path": path, "content": content}
-        case requests.CreateTerminal():
-            return "shell", {"command": command_line(request)}
-
-
-def command_line(request: requests.CreateTerminal) -> str:
-    """The command of a terminal as a shell would be given it, with the variables that it gets."""
-    words = shlex.join([request.command, *request.args]) if request.args else request.command
-    assigned = [f"{variable.name}={shlex.quote(variable.value)}" for variable in request.env or ()]
-    return " ".join([*assigned, words])
-
-
-def _arguments_in(text: str) -> dict[str, Any] | None:
-    """The input of a call that is told as text, once it is whole."""
-    try:
-        return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return None
 
 
 def _other_plan(content: object) -> list[Event]:

@@ -17,13 +17,13 @@ from ...unified.decisions import Allow, Ask
 from ...unified.events import PermissionRequest
 from ...unified.options import Options
 from ...unified.tools import operation_of, target_of
-from .dictionary import SERVED_NAMES, served_as
+from .call_details import SHELLS, served_as
+from .dictionary import SERVED_NAMES
 
 HARMLESS = frozenset(
     {"TERM", "NO_COLOR", "FORCE_COLOR", "GIT_TERMINAL_PROMPT", "CI", "LANG", "LC_ALL", "COLUMNS", "LINES"}
 )
 """Variables of a terminal that change nothing of what its command does."""
-SHELLS = ("bash", "sh", "zsh", "dash")
 
 
 class ServedCalls:

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...agents.acp import AcpSession
-from ...agents.acp.responses import ConfigOption
-from ...agents.acp.session import EFFORTS, OpenSessionResponse
+from ...agents.acp.responses import ConfigOption, OpenSessionResponse
+from ...agents.acp.session import EFFORTS
 from ...errors import BadRequest, LocalProtocolError
 from ...unified.options import Options
 from ...unified.settings import AgentSetting, SettingChoice, SettingKind, allowed_change, setting_named
