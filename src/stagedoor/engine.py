@@ -67,6 +67,7 @@ INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
 JUDGEMENTS = 256
 _PIECES = (TextDelta, ThinkingDelta, ToolProgress)
+_REMARKABLE = frozenset({ToolUse, ToolResult, FileChange, UsageReport, Unrecognized, Error, TurnCompleted, Init})
 
 
 def milliseconds() -> int:
@@ -367,12 +368,13 @@ class SessionEngine:
         """Whatever the agent has said at once goes out at once. Most of it are deltas, which need no second look."""
         translate: Callable[[Any], Iterable[Event]] = self._dictionary.translate
         grammar, with_raw, lines = self._grammar, self._options.raw is True, self._options.raw == "lines"
+        flows = grammar.flows and not with_raw
         out: list[Event] = []
         for raw, native in batch:
             produced = False
             for event in translate(native):
                 kind = type(event)
-                if (kind is TextDelta or kind is ThinkingDelta) and grammar.flows and not with_raw:
+                if flows and (kind is TextDelta or kind is ThinkingDelta):
                     out.append(event)
                     continue
                 if kind is TurnCompleted and self._workspace is not None:
@@ -384,6 +386,7 @@ class SessionEngine:
                     out = []
                     event = await self._detailed(event, self._workspace)
                 ordered = self._ordered(event, b"" if lines and (produced or kind in _PIECES) else raw)
+                flows = grammar.flows and not with_raw
                 produced = produced or bool(ordered)
                 out += ordered
             if with_raw and raw and not produced:
@@ -407,28 +410,45 @@ class SessionEngine:
 
     def _ordered(self, event: Event, raw: bytes) -> list[Event]:
         """``event`` by the rules of the grammar and of this session's limits."""
+        if type(event) in _REMARKABLE:
+            remarked = self._take_note(event)
+            if remarked is None:
+                return []
+            event = remarked
+        if self._options.raw and raw:
+            force_setattr(event, "native", _as_json(raw))
+        events = self._grammar.accept(event, self._now())
+        if not self._grammar.in_turn:
+            self._turn_over.set()
+        return events
+
+    def _take_note(self, event: Event) -> Event | None:
+        """``event``, once this session knows of it what it has to know; ``None`` keeps it to itself."""
         match event:
-            case Unrecognized():
-                self.unrecognized += 1
-            case FileChange():
-                event = inside(event, self._options.cwd)
-                self._reported_changes[event.path] = event
             case ToolUse():
                 force_setattr(event, "risk", self._judge(event).risk)
                 if self._options.audit is not None and event.tool_use_id not in self._questioned_calls:
                     self._unasked[event.tool_use_id] = event
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
-            case ToolResult() if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
-                self._record_unasked(call, event)
-            case Error(fatal=True) if self._cut_short is not None:
-                return []  # it is our doing: how a program dies of it is no news
+            case ToolResult():
+                if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
+                    self._record_unasked(call, event)
+            case FileChange():
+                event = inside(event, self._options.cwd)
+                self._reported_changes[event.path] = event
+            case UsageReport():
+                if self._over_budget(event):
+                    self._cut("max_budget")
+            case Unrecognized():
+                self.unrecognized += 1
+            case Error():
+                if event.fatal and self._cut_short is not None:
+                    return None  # it is our doing: how a program dies of it is no news
             case TurnCompleted():
                 self._stop_timer()
                 if self._cut_short is not None:  # some agents call a turn that we cut short a success
                     event = replace(event, status=self._cut_short)
-            case UsageReport() if self._over_budget(event):
-                self._cut("max_budget")
             case Init():
                 self.native_id = event.native_session_id or self.native_id
                 if not event.agent_version:
@@ -437,12 +457,7 @@ class SessionEngine:
                 self._register()
             case _:
                 pass
-        if self._options.raw and raw:
-            force_setattr(event, "native", _as_json(raw))
-        events = self._grammar.accept(event, self._now())
-        if not self._grammar.in_turn:
-            self._turn_over.set()
-        return events
+        return event
 
     def _describe(self, init: Init) -> None:
         """How this session was opened."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ from stagedoor.unified.events import (
     encode,
     session_changed,
 )
-from stagedoor.unified.grammar import Grammar
+from stagedoor.unified.grammar import RULES, Grammar
 
 IDS = st.sampled_from(["a", "b", "c"])
 EVENTS: st.SearchStrategy[Event] = st.one_of(
@@ -397,3 +399,7 @@ def test_usage_is_per_turn_and_per_session() -> None:
     assert isinstance(last, UsageReport)
     assert (last.input_tokens, last.session.input_tokens) == (2, 7)
     assert last.session.cost_usd == 0.3
+
+
+def test_every_kind_of_event_has_a_rule() -> None:
+    assert set(RULES) == set(get_args(Event))

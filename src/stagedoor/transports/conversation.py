@@ -47,7 +47,8 @@ class Conversation(Generic[Event]):
     """Reads the process to its end, publishing ``(message, event)`` pairs; the last event is ``Exited``.
 
     ``notice`` sees each event before any reader does, synchronously: that is where a client resolves what it waits for
-    and starts answering questions. The raw message is ``b""`` for events that no message caused.
+    and starts answering questions; the kinds in ``bulk`` are not shown to it. The raw message is ``b""`` for events
+    that no message caused.
     """
 
     def __init__(
@@ -57,12 +58,14 @@ class Conversation(Generic[Event]):
         relay: Outlet[tuple[bytes, Event | UnknownMessage | Stalled | Exited]],
         *,
         notice: Callable[[Event | UnknownMessage | Stalled | Exited], None] = lambda event: None,
+        bulk: frozenset[type] = frozenset(),
         quiet: float | None = None,
     ) -> None:
         self.process = process
         self._protocol = protocol
         self._relay = relay
         self._notice = notice
+        self._bulk = bulk
         self._quiet = quiet
         self._tasks = TaskOwner()
         self._pump = self._tasks.start(self._run(), name="stagedoor conversation")
@@ -125,8 +128,10 @@ class Conversation(Generic[Event]):
         return Stamp(self._protocol.session_id, self._protocol.turn_id, time.time())
 
     async def _publish(self, pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]) -> None:
+        bulk = self._bulk
         for _, event in pairs:
-            self._notice(event)
+            if type(event) not in bulk:
+                self._notice(event)
         with contextlib.suppress(ProcessExited):  # the end of its output will say so
             await self.flush()
         await self._relay.publish(pairs)

@@ -50,12 +50,15 @@ class Shapes(Generic[Shape]):
         self._decoders: dict[str, msgspec.json.Decoder[Shape]] = {
             key: msgspec.json.Decoder(shape) for key, shape in table.items()
         }
-        # The common case in one pass: CLIs print the discriminator first, so its value can be cut out of the bytes
-        # without decoding the message twice. Only keys that need no second field qualify.
-        split = {key.split("/", 1)[0] for key in table if "/" in key}
+        # The common case in one pass: CLIs print the discriminating fields first, so their values can be cut out of the
+        # bytes without decoding the message twice. A key that could be the beginning of a longer one does not qualify.
         self._prefix = b'{"' + fields[0].encode() + b'":"'
+        self._between = b'","' + fields[1].encode() + b'":"' if len(fields) > 1 else b"/"
+        split = {key.split("/", 1)[0] for key in table if "/" in key}
         self._sniffed = {
-            key.encode(): decoder for key, decoder in self._decoders.items() if "/" not in key and key not in split
+            key.encode().replace(b"/", self._between): decoder
+            for key, decoder in self._decoders.items()
+            if key not in split
         }
 
     @property
@@ -65,14 +68,18 @@ class Shapes(Generic[Shape]):
 
     def decode(self, message: bytes) -> Shape | UnknownMessage:
         """Never raises on content."""
-        start = len(self._prefix)
-        if message.startswith(self._prefix) and (
-            decoder := self._sniffed.get(message[start : message.find(b'"', start, start + 64)])
-        ):
-            try:
-                return decoder.decode(message)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass
+        if message.startswith(self._prefix):
+            start = len(self._prefix)
+            end = message.find(b'"', start, start + 64)
+            decoder = self._sniffed.get(message[start:end])
+            if decoder is None and message.startswith(self._between, end):
+                second = end + len(self._between)
+                decoder = self._sniffed.get(message[start : message.find(b'"', second, second + 64)])
+            if decoder is not None:
+                try:
+                    return decoder.decode(message)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    pass
         return self._by_header(message)
 
     def _by_header(self, message: bytes) -> Shape | UnknownMessage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -58,6 +58,12 @@ _FREQUENT: tuple[tuple[bytes, Callable[[bytes], Event]], ...] = (
 """The bulk of a stream, which changes nothing in who waits for whom: decoded without a detour."""
 
 
+_TURN = frozenset(
+    {SystemInit, TaskStarted, TaskUpdated, SystemStatus, TaskNotification, ClaudeResult, SessionStateChanged}
+)
+"""What tells whether a turn is over."""
+
+
 class ClaudeProtocol:
     """One conversation. Questions stay open until answered, cancelled by the agent, or cut off by the end."""
 
@@ -81,7 +87,10 @@ class ClaudeProtocol:
                     return [decode(message)]
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     break  # the table repairs what can be repaired
-        return self._observe(SHAPES.decode(message), message)
+        event = SHAPES.decode(message)
+        return (
+            [self._question(event, message)] if type(event) is ControlRequest else self._observe(cast("Event", event))
+        )
 
     def receive_eof(self) -> list[Event]:
         """The output ended: open questions are void, and a turn that ran is over."""
@@ -92,16 +101,14 @@ class ClaudeProtocol:
         end = self.turn.end()
         return events if end is None else [*events, end]
 
-    def _observe(self, event: Event | ControlRequest, message: bytes) -> list[Event]:
-        if isinstance(event, ControlRequest):
-            return [self._question(event, message)]
-        if isinstance(event, ControlResponse):
+    def _observe(self, event: Event) -> list[Event]:
+        if type(event) is ControlResponse:
             self._awaited.pop(event.request_id, None)
-        elif isinstance(event, ControlCancelRequest):
+        elif type(event) is ControlCancelRequest:
             self._questions.pop(event.request_id, None)
         else:
-            self.session_id = getattr(event, "session_id", "") or self.session_id
-        end = self.turn.observe(event)
+            self.session_id = event.session_id or self.session_id
+        end = self.turn.observe(event) if type(event) in _TURN else None
         self.turn_id = self.turn.number
         return [event] if end is None else [event, end]
 

@@ -55,6 +55,7 @@ from .events import (
     RequestUserDialog,
     StreamEvent,
     SystemInit,
+    SystemStatus,
     ThinkingTokens,
     TurnSettled,
     User,
@@ -70,7 +71,8 @@ LAST_EVENTS_PATIENCE = 2.0
 """How long readers may take for the last events before a closed session stops waiting for them."""
 
 ENDED = "this session has ended; resume it by its id to continue"
-_BULK = frozenset({StreamEvent, User, ThinkingTokens})
+_BULK = frozenset({StreamEvent, User, ThinkingTokens, SystemStatus})
+"""What nobody here waits for."""
 
 
 class ClaudeSession:
@@ -241,7 +243,7 @@ class Exchange:
             delegate.decide = self._answers.decide
             delegate.stamp = lambda: Stamp(self.protocol.session_id, self.protocol.turn_id, time.time())
         self.conversation: Conversation[Event] = Conversation(
-            process, self.protocol, relay, notice=self._notice, quiet=config.stall_after
+            process, self.protocol, relay, notice=self._notice, bulk=_BULK, quiet=config.stall_after
         )
         self._tasks = TaskOwner()
         self._ending = self._tasks.start(self._end(), name="stagedoor exchange")
@@ -249,10 +251,10 @@ class Exchange:
     # ------------------------------------------------------------------------------------------- from Claude Code
 
     def _notice(self, event: Event | UnknownMessage | Stalled | Exited) -> None:
-        kind = type(event)
-        if kind in _BULK or (kind is Assistant and self.first_answer.done()):
-            return
         match event:
+            case Assistant():  # first: the most frequent
+                if not self.first_answer.done():
+                    self.first_answer.set_result(event)
             case CanUseTool() | HookCallback() | McpMessage() | Elicitation() | RequestUserDialog():
                 self._answers.start(event)
             case ControlCancelRequest():
@@ -261,9 +263,6 @@ class Exchange:
                 response = self._responses.pop(event.request_id, None)
                 if response is not None and not response.done():
                     response.set_result(event)
-            case Assistant():
-                if not self.first_answer.done():
-                    self.first_answer.set_result(event)
             case SystemInit() | ClaudeResult():
                 if not self.first_event.done():
                     self.first_event.set_result(event)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, assert_never
+from collections.abc import Callable
+from typing import Any, Literal, assert_never, cast
 
 import msgspec
 
@@ -104,44 +105,36 @@ class ClaudeDictionary:
     # ------------------------------------------------------------------------------------------- from Claude Code
 
     def translate(self, native: cli.Event) -> list[Event]:
-        match native:
-            case StreamEvent():  # first: the bulk of a stream
-                return self._step(native)
-            case cli.Assistant():
-                return self._assistant(native)
-            case cli.User():
-                return self._user(native)
-            case cli.SystemInit():
-                return self._init(native)
-            case cli.ClaudeResult():
-                return self._result(native)
-            case cli.TurnSettled():
-                return self._turn_settled(native)
-            case cli.ControlResponse():
-                if native.ok:
-                    return []
-                return [Notice(level="warning", code="request_refused", message=native.response.error)]
-            case cli.Elicitation():
-                words = f"{native.mcp_server_name} asked for input and was declined: {native.message}"
-                return [Notice(level="warning", code="elicitation_declined", message=words)]
-            case cli.RequestUserDialog():
-                return [Notice(level="info", code="dialog_cancelled", message=native.dialog_kind)]
-            case cli.CanUseTool() | cli.HookCallback():
-                if native.tool_use_id and (not self.prompted or isinstance(native, cli.CanUseTool)):
-                    self._questioned.add(native.tool_use_id)
-                return []
-            case cli.McpMessage() | cli.ControlCancelRequest():
-                return []
-            case Stalled():
-                if self.prompted and self._questioned:
-                    return []  # it waits for an answer of ours
-                return [stalled(native.seconds)]
-            case Exited():
-                return self._exited(native)
-            case shapes.UnknownMessage():
-                return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
-            case _:
-                return self._notice(native)
+        translate = _BY_KIND.get(type(native))
+        return self._notice(cast("cli.Notice", native)) if translate is None else translate(self, native)
+
+    def _nothing(self, native: object) -> list[Event]:
+        return []
+
+    def _response(self, native: cli.ControlResponse) -> list[Event]:
+        if native.ok:
+            return []
+        return [Notice(level="warning", code="request_refused", message=native.response.error)]
+
+    def _elicitation(self, native: cli.Elicitation) -> list[Event]:
+        words = f"{native.mcp_server_name} asked for input and was declined: {native.message}"
+        return [Notice(level="warning", code="elicitation_declined", message=words)]
+
+    def _dialog(self, native: cli.RequestUserDialog) -> list[Event]:
+        return [Notice(level="info", code="dialog_cancelled", message=native.dialog_kind)]
+
+    def _question(self, native: cli.CanUseTool | cli.HookCallback) -> list[Event]:
+        if native.tool_use_id and (not self.prompted or isinstance(native, cli.CanUseTool)):
+            self._questioned.add(native.tool_use_id)
+        return []
+
+    def _stalled(self, native: Stalled) -> list[Event]:
+        if self.prompted and self._questioned:
+            return []  # it waits for an answer of ours
+        return [stalled(native.seconds)]
+
+    def _unknown(self, native: shapes.UnknownMessage) -> list[Event]:
+        return [Unrecognized(raw=native.raw.decode("utf-8", "replace"), why=native.why)]
 
     def _thread(self, parent: str | None) -> Deltas:
         if parent is None:
@@ -154,6 +147,8 @@ class ClaudeDictionary:
     def _step(self, native: StreamEvent) -> list[Event]:
         parent, step = native.parent_tool_use_id, native.event
         thread = self._main if parent is None else self._thread(parent)
+        if type(step) is blocks.ContentBlockDelta:  # the bulk of a stream
+            return thread.piece(step.delta)
         if isinstance(step, blocks.MessageDelta) and step.usage is not None:
             return [self._spending.call(thread.call, step.usage)]
         return thread.step(step)
@@ -314,6 +309,15 @@ class ClaudeDictionary:
         )
         return out
 
+    def _status(self, native: cli.SystemStatus) -> list[Event]:
+        if native.permission_mode is not None:
+            return [Notice(level="info", code="mode", message=native.permission_mode)]
+        if native.status == "compacting":
+            return [Notice(level="info", code="compacting", message="the conversation is being summarized")]
+        if native.compact_error:
+            return [Notice(level="warning", code="compaction_failed", message=native.compact_error)]
+        return []
+
     def _notice(self, native: cli.Notice) -> list[Event]:
         match native:
             case cli.PermissionDenied():
@@ -426,24 +430,22 @@ class Deltas:
         self.call = ClaudeUsage()
 
     def piece(self, delta: blocks.BlockDelta) -> list[Event]:
-        match delta:
-            case blocks.TextBlockDelta():
-                if self._kind != "text":
-                    return self._begin("text", delta.text)
-                self._pieces.append(delta.text)
-                return [TextDelta(text=delta.text, message_id=self._message_id, parent_tool_use_id=self._parent)]
-            case blocks.ThinkingBlockDelta():
-                if self._kind != "thinking":
-                    return self._begin("thinking", delta.thinking)
-                self._pieces.append(delta.thinking)
-                return [ThinkingDelta(text=delta.thinking, parent_tool_use_id=self._parent)]
-            case blocks.InputJsonDelta() | blocks.SignatureDelta() | blocks.CitationsDelta():
-                return []
+        if type(delta) is blocks.TextBlockDelta:
+            text = delta.text
+            if self._kind != "text":
+                return self._begin("text", text)
+            self._pieces.append(text)
+            return [TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self._parent)]
+        if type(delta) is blocks.ThinkingBlockDelta:
+            text = delta.thinking
+            if self._kind != "thinking":
+                return self._begin("thinking", text)
+            self._pieces.append(text)
+            return [ThinkingDelta(text=text, parent_tool_use_id=self._parent)]
+        return []  # a call's input, a signature, a citation: all come again with the whole block
 
     def step(self, step: blocks.StreamStep) -> list[Event]:
         match step:
-            case blocks.ContentBlockDelta():
-                return self.piece(step.delta)
             case blocks.MessageStart():
                 out = self.break_off()
                 self._message_id = step.message.id
@@ -496,6 +498,29 @@ class Deltas:
         return [*out, ThinkingDelta(text=text, parent_tool_use_id=self._parent)]
 
 
+_BY_KIND: dict[type, Callable[[ClaudeDictionary, Any], list[Event]]] = {
+    StreamEvent: ClaudeDictionary._step,
+    cli.Assistant: ClaudeDictionary._assistant,
+    cli.User: ClaudeDictionary._user,
+    cli.SystemInit: ClaudeDictionary._init,
+    cli.SystemStatus: ClaudeDictionary._status,
+    cli.ClaudeResult: ClaudeDictionary._result,
+    cli.TurnSettled: ClaudeDictionary._turn_settled,
+    cli.ControlResponse: ClaudeDictionary._response,
+    cli.ControlCancelRequest: ClaudeDictionary._nothing,
+    cli.Elicitation: ClaudeDictionary._elicitation,
+    cli.RequestUserDialog: ClaudeDictionary._dialog,
+    cli.CanUseTool: ClaudeDictionary._question,
+    cli.HookCallback: ClaudeDictionary._question,
+    cli.McpMessage: ClaudeDictionary._nothing,
+    Stalled: ClaudeDictionary._stalled,
+    Exited: ClaudeDictionary._exited,
+    shapes.UnknownMessage: ClaudeDictionary._unknown,
+}
+"""The kinds that are not mere notices. A table, as in the grammar: a ``match`` asks a struct for one class after the
+other."""
+
+
 # --------------------------------------------------------------------------------------- beside the conversation
 
 _LEVELS: dict[str, Literal["info", "warning", "error"]] = {"warning": "warning", "error": "error"}
@@ -526,8 +551,6 @@ def _notice_events(notice: cli.Notice) -> list[Event]:
             after = "" if figures.post_tokens is None else f" → {figures.post_tokens}"
             words = f"the conversation was summarized ({figures.trigger}): {figures.pre_tokens}{after} tokens"
             return [Notice(level="info", code="compacted", message=words)]
-        case cli.SystemStatus():
-            return _status(notice)
         case cli.HookResponse():
             if not notice.exit_code and notice.outcome in ("", "success"):
                 return []
@@ -557,17 +580,8 @@ def _notice_events(notice: cli.Notice) -> list[Event]:
             | cli.TaskProgress()  # the sub-agent's own calls come themselves
             | cli.TaskUpdated()
             | cli.TaskNotification()
+            | cli.SystemStatus()  # has a rule of its own
         ):
             return []
         case _:
             assert_never(notice)
-
-
-def _status(notice: cli.SystemStatus) -> list[Event]:
-    if notice.permission_mode is not None:
-        return [Notice(level="info", code="mode", message=notice.permission_mode)]
-    if notice.status == "compacting":
-        return [Notice(level="info", code="compacting", message="the conversation is being summarized")]
-    if notice.compact_error:
-        return [Notice(level="warning", code="compaction_failed", message=notice.compact_error)]
-    return []

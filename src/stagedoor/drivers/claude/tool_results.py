@@ -116,7 +116,10 @@ def _command(output: str, report: msgspec.Raw, *, failed: bool) -> CallOutcome:
         return CallOutcome("error", output[code.end() :], int(code[1]))
     if failed:
         return CallOutcome("error", output)
-    match _read(_COMMAND, report):
+    # Most say nothing but the output once more, which is long: only one that may say more is looked at.
+    words = bytes(report)
+    telling = b"true" in words or b"backgroundTaskId" in words or b"returnCodeInterpretation" in words
+    match _read(_COMMAND, report) if telling else None:
         case _CommandReport(background_task_id=str()):
             return CallOutcome("success", output)  # it still runs
         case _CommandReport(interrupted=True):

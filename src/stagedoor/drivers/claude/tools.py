@@ -79,12 +79,10 @@ def name_of(native: str) -> ToolName:
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:
     """What a call is about; for a tool of an MCP server, which one it is; of an answer in JSON, nothing."""
-    match native.split("__", 2):
-        case ["mcp", server, tool]:
-            return f"{server}.{tool}"
-        case ["StructuredOutput"]:
-            return ""
-        case ["SandboxNetworkAccess"]:  # its own sandbox asks whether a command may reach a host
-            return str(arguments.get("host", ""))
-        case _:
-            return tools.target_of(name, arguments)
+    if name == "mcp" and native.count("__") > 1:
+        return native.removeprefix("mcp__").replace("__", ".", 1)
+    if native == "StructuredOutput":
+        return ""
+    if native == "SandboxNetworkAccess":  # its own sandbox asks whether a command may reach a host
+        return str(arguments.get("host", ""))
+    return tools.target_of(name, arguments)
