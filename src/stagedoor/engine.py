@@ -462,6 +462,8 @@ class SessionEngine:
     def _describe(self, init: Init) -> None:
         """How this session was opened."""
         options = self._requested
+        if not init.model and options.model:  # it was named, and the agent does not say which it uses
+            force_setattr(init, "model", options.model)
         force_setattr(init, "tier", options.tier)
         force_setattr(init, "approval", options.approval or APPROVALS[options.tier])
         force_setattr(init, "sandbox", options.sandbox or CONFINED[options.confine] or SANDBOXES[options.tier])

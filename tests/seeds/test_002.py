@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import stagedoor
 from stagedoor.service.config.load import parse
@@ -222,51 +221,50 @@ def test_the_selected_agent_survives_a_reconnect(serve: Any, settings: Settings,
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(
-    ("mode", "status"), [("default", "denied"), ("plan", "error"), ("accept_edits", "denied"), ("bypass", "success")]
-)
-def test_a_mode_means_the_same_at_every_door(
-    serve: Any, settings: Settings, script: Script, mode: str, status: str
-) -> None:
+MODES = {
+    "default": ("denied", AgentSettings()),
+    "plan": ("error", AgentSettings(tier="dry-run")),
+    "accept_edits": ("denied", AgentSettings(approval="autoEdit")),
+    "bypass": ("success", AgentSettings(approval="autoAll")),
+}
+"""What becomes of a command that nobody allows, and what the mode is in a configuration."""
+
+
+def test_a_mode_means_the_same_at_every_door(serve: Any, script: Script) -> None:
     """``PermissionMode`` of document 003, at the doors of this one: REST, JSON-RPC (``run`` and ``configure``), the
-    library's client, and the configuration. What is asked about is refused."""
+    library's client, and the configuration."""
     prompt = script([{"shell": "touch made"}], [{"say": "ok"}])
-    configured = parse(f"agents: {{understudy: {{approval: {mode}}}}}").settings.agents["understudy"]
-    agents = {"understudy": replace(settings.agents["understudy"], tier=configured.tier, approval=configured.approval)}
 
-    async def main() -> None:
-        async with serve(agents=agents) as server, phone(server.ws_url, server.headers) as client:
+    async def part(client: Phone, server: Any) -> None:
+        async def outcome() -> str:
+            event = await client.hear("agent_permission", or_else="agent_tool_result")
+            if "status" not in event:
+                await client.respond(event["tool_id"], "no", is_error=True)
+            result = await client.hear("agent_tool_result")
+            await client.hear("agent_complete")
+            client.events.clear()
+            return str(result["status"])
 
-            async def outcome() -> str:
-                event = await client.hear("agent_permission", or_else="agent_tool_result")
-                if "status" not in event:
-                    await client.respond(event["tool_id"], "no", is_error=True)
-                result = await client.hear("agent_tool_result")
-                await client.hear("agent_complete")
-                client.events.clear()
-                return str(result["status"])
-
-            await client.run(prompt)
-            by_configuration = await outcome()
+        remote = stagedoor.connect(server.url, server.token)
+        for mode, (status, configured) in MODES.items():
+            assert parse(f"agents: {{codex: {{approval: {mode}}}}}").settings.agents["codex"] == configured
             await client.run(prompt, approval=mode)
-            by_run = await outcome()
+            statuses = [await outcome()]
             await client.configure(approval=mode)
             await client.run(prompt)
-            by_configure = await outcome()
+            statuses.append(await outcome())
             async with server.client() as rest:
                 assert (await rest.post("/api/sessions", json={"prompt": prompt, "approval": mode})).status_code == 201
-                by_rest = await outcome()
-            remote = stagedoor.connect(server.url, server.token)
-            results = [
-                event.status
-                async for event in remote.run(
-                    "understudy", prompt, approval=mode, can_use_tool=lambda _: stagedoor.Deny("no")
-                )  # type: ignore[call-overload]
-                if event.type == "tool_result"
-            ]
-        assert [by_configuration, by_run, by_configure, by_rest, *results] == [status] * 5
+            statuses.append(await outcome())
+            options: Any = {"approval": mode, "can_use_tool": lambda _: stagedoor.Deny("no")}
+            async for event in remote.run("understudy", prompt, **options):
+                if event.type == "tool_result":
+                    statuses.append(event.status)
+            await client.hear("agent_complete")
+            client.events.clear()
+            assert statuses == [status] * 4, mode
 
-    asyncio.run(main())
+    play(serve, part)
 
 
 def test_the_last_session_at_every_door(serve: Any, settings: Settings, script: Script) -> None:
