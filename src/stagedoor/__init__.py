@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from .errors import StagedoorError as StagedoorError
     from .errors import TransportError as TransportError
     from .errors import UnsupportedVersion as UnsupportedVersion
+    from .mcp.functions import Image as Image
+    from .mcp.functions import Tool as Tool
+    from .mcp.functions import ToolContext as ToolContext
+    from .mcp.functions import tool as tool
     from .parallel import Tagged as Tagged
     from .parallel import run_parallel as run_parallel
     from .remote import Remote as Remote
@@ -96,6 +100,7 @@ _HOMES: dict[str, tuple[str, ...]] = {
         "NotAllowed", "NotInstalled", "NotSignedIn", "NotSupported", "StagedoorError", "PolicyError", "ProcessExited",
         "ProtocolError", "ServiceError", "SessionEnded", "SessionNotFound", "TransportError", "UnsupportedVersion",
     ),
+    "mcp.functions": ("Image", "Tool", "ToolContext", "tool"),
     "parallel": ("Tagged", "run_parallel"),
     "remote": ("Remote", "RemoteSession", "connect"),
     "session": ("Session",),

@@ -59,9 +59,11 @@ from .workspace import WorkspaceChanges, inside
 
 if TYPE_CHECKING:
     from .permissions.audit import AuditEntry
+    from .permissions.functions import SessionFunctions
     from .permissions.hooks import SessionHooks
     from .permissions.risk.judge import RiskVerdict
     from .permissions.rules import Rule
+    from .session import Session
 
 INTERRUPT_GRACE = 20.0
 OVERTAKEN = 0.5
@@ -92,17 +94,21 @@ class SessionEngine:
         self.session_id = session_id
         self.native_id = ""
         self.relay: Relay[Event] = Relay()
+        self.owner: Callable[[], Session | None] = lambda: None
+        """The object that the caller holds, without keeping it alive."""
         self._agent = agent
         self._hooks = self._hooks_of(options)
+        self._functions = self._functions_of(options, lists)
         self.questions = SessionQuestions(
             emit=self.emit,
             now=now,
             callback=options.can_use_tool,
             timeout=options.permission_timeout,
             attended=attended,
-            judge=_listed(lists),
+            judge=_refusing(lists, self._functions),
             hook=None if self._hooks is None else self._hooks.decide,
             policy=options.policy,
+            verdict=lambda request: None if self._functions is None else self._functions.verdict(request),
             always=_always(options.remember_in),
             audit=_audit(options.audit),
             cwd=ground_of(options),
@@ -190,7 +196,8 @@ class SessionEngine:
         prompt = await self._defused(prompt)
         if self._native is None:
             await self._decide_trust()
-            self._native = await self._driver.open(prompt, self._options, self._ask, self._dictionary)
+            options = self._options if self._functions is None else await self._functions.join(self._options)
+            self._native = await self._driver.open(prompt, options, self._ask, self._dictionary)
             self._pump = self._tasks.start(self._read(self._native))
         else:
             await self._native.send(prompt)
@@ -270,6 +277,8 @@ class SessionEngine:
             return
         self._cut_short = self._cut_short or "interrupted"
         self.questions.resolve_all("interrupt")
+        if self._functions is not None:
+            self._functions.cancel_calls()
         await self._native.interrupt()
         try:
             async with asyncio.timeout(INTERRUPT_GRACE):
@@ -291,12 +300,16 @@ class SessionEngine:
             await asyncio.wait([self._starting])
         if not at_once:
             self.questions.resolve_all("interrupt")
+        if self._functions is not None:
+            self._functions.cancel_calls()
         if self._native is not None:
             await (self._native.cancel() if at_once or self._grammar.in_turn else self._native.close())
         if self._pump is not None:
             self.relay.release()  # a reader that has gone away must not hold up the last events
             await asyncio.wait([self._pump])
         self._end()
+        if self._functions is not None:
+            await self._functions.close()
         await self.questions.recorded()
         if self._hooks is not None:
             await self._hooks.finish()
@@ -307,9 +320,15 @@ class SessionEngine:
         if self._pump is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed already
                 self._pump.cancel()
+        if self._functions is not None:
+            self._functions.abandon()
         self._native = self._pump = None
 
     async def _ask(self, request: PermissionRequest) -> Decision:
+        decision = None if self._functions is None else await self._functions.answer(request)
+        return await self._question(request) if decision is None else decision
+
+    async def _question(self, request: PermissionRequest) -> Decision:
         verdict = self._judge(request)
         # Its one id, from here to the log and the phone. The agent's own stays on its wire: programs reuse them.
         question_id = uuid.uuid4().hex
@@ -427,11 +446,15 @@ class SessionEngine:
         match event:
             case ToolUse():
                 force_setattr(event, "risk", self._judge(event).risk)
+                if self._functions is not None:
+                    self._functions.observe(event)
                 if self._options.audit is not None and event.tool_use_id not in self._questioned_calls:
                     self._unasked[event.tool_use_id] = event
                 if (expected := self._expected.get(event.tool_use_id)) is not None:
                     expected.set()
             case ToolResult():
+                if self._functions is not None:
+                    self._functions.observe(event)
                 if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
                     self._record_unasked(call, event)
             case FileChange():
@@ -447,6 +470,8 @@ class SessionEngine:
                     return None  # it is our doing: how a program dies of it is no news
             case TurnCompleted():
                 self._stop_timer()
+                if self._functions is not None:
+                    self._functions.cancel_calls()
                 if self._cut_short is not None:  # some agents call a turn that we cut short a success
                     event = replace(event, status=self._cut_short)
             case Init():
@@ -488,6 +513,8 @@ class SessionEngine:
         )
 
     def _judge(self, call: ToolUse | PermissionRequest) -> RiskVerdict:
+        if self._functions is not None and (declared := self._functions.verdict(call)) is not None:
+            return declared
         name = call.name if isinstance(call, ToolUse) else call.tool_name
         key = (name, call.operation, repr(call.input))
         cached = self._judgements.get(key) if isinstance(call, ToolUse) else None
@@ -553,6 +580,21 @@ class SessionEngine:
                 self._hooks.observe(event)
         return events
 
+    def _functions_of(self, options: Options, lists: ToolLists | None) -> SessionFunctions | None:
+        if not options.tools:
+            return None
+        from .permissions.functions import SessionFunctions
+
+        return SessionFunctions(
+            options,
+            lists,
+            agent=self._agent,
+            session_id=self.session_id,
+            ask=self._question,
+            interrupt=lambda: self._cut("interrupted"),
+            session=lambda: self.owner(),
+        )
+
     def _hooks_of(self, options: Options) -> SessionHooks | None:
         if not options.before_tool_call and not options.after_tool_call and not options.on_event:
             return None
@@ -602,13 +644,15 @@ def _audit(path: str | None) -> Callable[[AuditEntry, int], Awaitable[object]] |
     return audit_log(Path(path)).keep
 
 
-def _listed(lists: ToolLists | None) -> Judge | None:
-    """Denies what the lists of tools do not have, before any policy or person is asked."""
-    if lists is None or not lists.limits:
+def _refusing(lists: ToolLists | None, functions: SessionFunctions | None) -> Judge | None:
+    """Denies what the lists of tools do not have, and what a dry run does not, before any policy or person is asked."""
+    limits = lists if lists is not None and lists.limits else None
+    if limits is None and functions is None:
         return None
 
     def judge(request: PermissionRequest) -> Decision | None:
-        reason = lists.refusal(request)
+        reason = "" if limits is None else limits.refusal(request)
+        reason = reason or ("" if functions is None else functions.refusal(request))
         return Deny(reason) if reason else None
 
     return judge

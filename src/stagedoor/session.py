@@ -55,6 +55,7 @@ class Session:
             attended=attended,
             lists=lists,
         )
+        self._engine.owner = weakref.ref(self)
         weakref.finalize(self, SessionEngine.abandon, self._engine).atexit = False
 
     @property

@@ -11,7 +11,7 @@ from stagedoor.unified.options import Approval, Sandbox, Tier
 
 from .globs import Match
 from .paths import Folder, as_ground
-from .risk.judge import judge
+from .risk.judge import RiskVerdict, judge
 from .rules import Action, PolicyCall, Rule, Unit, call_of, is_neutral, matches
 
 _SAY_IT_PLAINLY = "write it as plain commands: literal words, quotes, pipes, && and redirections to named files"
@@ -62,11 +62,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         return (*denials, *self.rules, *approvals)
 
-    def decide(self, request: PermissionRequest | ToolUse, cwd: Folder, *, home: str | None = None) -> Ruling:
-        """Never raises on content."""
+    def decide(
+        self,
+        request: PermissionRequest | ToolUse,
+        cwd: Folder,
+        *,
+        home: str | None = None,
+        verdict: RiskVerdict | None = None,
+    ) -> Ruling:
+        """Never raises on content. ``verdict``: on a call whose author has said what it does."""
         tool = request.tool_name if isinstance(request, PermissionRequest) else request.name
         ground = as_ground(cwd, home)
-        verdict = judge(tool, request.operation, request.input, cwd=ground)
+        verdict = verdict or judge(tool, request.operation, request.input, cwd=ground)
         call = call_of(request, verdict, ground, verdict.problems)
         return _decide(self, call)
 
@@ -143,6 +150,9 @@ def describe(unit: Unit) -> str:
 _NOTHING_HAPPENS = Rule(action="allow", name="plans", tool=("plan",))
 _READS = Rule(action="allow", name="reading", operation=("read",), risk=("low", "medium"), tool=(
     "read_file", "search_content", "find_files"))  # fmt: skip
+_READERS = Rule(  # no other server is believed, so its calls are never of low risk
+    action="allow", name="functions that only read", operation=("read",), risk=("low",), tool=("mcp",)
+)
 _LOW = Rule(action="allow", name="low risk", risk=("low",))
 _EDITS = Rule(
     action="allow", name="edits", operation=("write",), risk=("low", "medium"), tool=("write_file", "edit_file")
@@ -166,17 +176,19 @@ TIERS: dict[Tier, Policy] = {
             _LOW,
             _NO_COMMANDS,
             Rule(action="deny", name="no network", operation=("network",), message=_ONLY_READS),
-            Rule(action="deny", name="no unknown tools", tool=("mcp", "other"), message=_ONLY_READS),
+            # Of low risk is only a function of the calling program that only reads.
+            Rule(action="deny", name="no unknown tools", tool=("mcp", "other"), risk=("medium", "high"),
+                 message=_ONLY_READS),
             Rule(action="deny", name="no dangerous reading", risk=("high",), message=_ONLY_READS),
         ),
         default="ask",
     ),
-    "supervised": Policy(name="tier supervised", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
+    "supervised": Policy(name="tier supervised", rules=(_NOTHING_HAPPENS, _READS, _READERS, _EDITS), default="ask"),
     "autonomous": Policy(name="tier autonomous", default="allow"),
 }  # fmt: skip
 
 APPROVALS: dict[Approval, Policy] = {
-    "ask": Policy(name="approval ask", rules=(_NOTHING_HAPPENS,), default="ask"),
+    "ask": Policy(name="approval ask", rules=(_NOTHING_HAPPENS, _READERS), default="ask"),
     "askDangerous": Policy(
         name="approval askDangerous",
         rules=(
@@ -185,7 +197,7 @@ APPROVALS: dict[Approval, Policy] = {
         ),
         default="allow",
     ),
-    "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _EDITS), default="ask"),
+    "autoEdit": Policy(name="approval autoEdit", rules=(_NOTHING_HAPPENS, _READS, _READERS, _EDITS), default="ask"),
     "autoAll": Policy(name="approval autoAll", default="allow"),
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what judges is loaded when there is something to judge
     from .audit import AuditEntry
     from .paths import Folder
     from .policy import Policy, Ruling
+    from .risk.judge import RiskVerdict
     from .rules import Rule
 
 
@@ -61,7 +62,8 @@ class SessionQuestions:
     ``emit`` puts the question and its resolution into the stream; ``on_resolved`` and ``audit`` are told of every
     decision (an ``audit`` that fails turns an approval into a refusal). ``attended``: somebody may ``answer``
     though there is no callback; where there is neither, every question is denied. ``editable``: the agent takes a
-    changed input. ``always`` is given the rules of an answer that is to hold in later sessions too.
+    changed input. ``verdict``: the risk of a call whose author has declared it. ``always`` is given the rules of an
+    answer that is to hold in later sessions too.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class SessionQuestions:
         judge: Judge | None = None,
         hook: Callable[[PermissionRequest], Awaitable[Decision | None]] | None = None,
         policy: Policy | None = None,
+        verdict: Callable[[PermissionRequest], RiskVerdict | None] = lambda request: None,
         cwd: Folder = ".",
         home: str | None = None,
         timeout: float | None = None,
@@ -88,6 +91,7 @@ class SessionQuestions:
         self._judge = judge
         self._hook = hook
         self._policy = policy
+        self._verdict = verdict
         self._cwd = cwd
         self._home = home
         self._timeout = timeout
@@ -211,7 +215,9 @@ class SessionQuestions:
         return self._checked(request, _Resolution(decision, "callback", "hook beforeToolCall"))
 
     def _ruling(self, request: PermissionRequest) -> Ruling | None:
-        return None if self._policy is None else self._policy.decide(request, self._cwd, home=self._home)
+        if self._policy is None:
+            return None
+        return self._policy.decide(request, self._cwd, home=self._home, verdict=self._verdict(request))
 
     def _is_remembered(self, request: PermissionRequest) -> bool:
         if not self._remembered:

@@ -31,6 +31,9 @@ def main() -> int:
     parser.add_argument("--script", type=Path, help="the script to play, as YAML or JSON; without it, a short demo")
     parser.add_argument("--home", type=Path, help="the folder for stored sessions")
     parser.add_argument("--without", default="", metavar="TOOL,…", help="tools to leave out")
+    parser.add_argument(
+        "--reads", default="", metavar="SERVER/TOOL,…", help="tools of MCP servers that only read: called in every mode"
+    )
     parser.add_argument("--version", action="version", version=f"understudy {VERSION}")
     options = parser.parse_args()
     script: Script | None = None
@@ -45,17 +48,22 @@ def main() -> int:
             return 2
         script, routes = loaded.script, loaded.routes
     without = frozenset(options.without.split(",")) - {""}
-    asyncio.run(_serve(UnderstudyStore(options.home or default_home()), script, routes, without))
+    readers = frozenset(options.reads.split(",")) - {""}
+    asyncio.run(_serve(UnderstudyStore(options.home or default_home()), script, routes, without, readers))
     return 0
 
 
 async def _serve(
-    store: UnderstudyStore, script: Script | None, routes: Mapping[str, Script], without: frozenset[str]
+    store: UnderstudyStore,
+    script: Script | None,
+    routes: Mapping[str, Script],
+    without: frozenset[str],
+    readers: frozenset[str],
 ) -> None:
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     link = AgentLink(_write)
-    understudy = Understudy(link, store, script, routes, without)
+    understudy = Understudy(link, store, script, routes, without, readers)
     lines = LineBuffer()
 
     def receive(chunk: bytes) -> None:

@@ -44,8 +44,10 @@ class Understudy:
         script: Script | None = None,
         routes: Mapping[str, Script] | None = None,
         without: frozenset[str] = frozenset(),
+        readers: frozenset[str] = frozenset(),
     ) -> None:
         self._without = without
+        self._readers = readers
         self._link = link
         self._store = store
         self._script = script
@@ -205,6 +207,7 @@ class Understudy:
         more = tuple(params.additional_directories or ())
         session = UnderstudySession(session_id, params.cwd, self._link, self._store, more)
         session.model, session.effort, session.without = MODELS[0], EFFORTS[1], self._without
+        session.readers = self._readers
         session.mcp_specs = {server.name: server for server in params.mcp_servers or ()}
         self._sessions[session_id] = session
         return session

@@ -56,6 +56,7 @@ class UnderstudySession:
         self.files = WorkspaceFiles(cwd, more)
         self.mode = "ask"
         self.without: frozenset[str] = frozenset()  # the tools it does not have
+        self.readers: frozenset[str] = frozenset()  # tools of servers that only read, as server/tool
         self.model = ""
         self.effort = ""
         self.route = ""

@@ -228,7 +228,8 @@ class Toolbox:
         server, tool = str(call.input["server"]), str(call.input["tool"])
         arguments = dict(call.input.get("arguments", {}))
         content = [text(msgspec.json.encode(arguments).decode())]
-        await self._permit("execute", ("mcp", server, tool), card, content)
+        effect: Effect = "read" if f"{server}/{tool}" in self._session.readers else "execute"
+        await self._permit(effect, ("mcp", server, tool), card, content)
         running = await self._session.mcp(server)
         output, failed = await running.call(tool, arguments)
         card.end("failed" if failed else "completed", [text(output)])

@@ -55,8 +55,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 CAPABILITY_OF_OPTION: dict[str, str] = {
     "fork": "fork", "max_turns": "max_turns", "max_budget_usd": "max_budget", "allowed_tools": "allowed_tools",
     "disallowed_tools": "disallowed_tools", "system_prompt": "system_prompt",
-    "append_system_prompt": "append_system_prompt", "mcp_servers": "mcp_servers", "output_schema": "structured_output",
-    "images": "images", "resume": "resume", "effort": "effort", "mode": "mode",
+    "append_system_prompt": "append_system_prompt", "mcp_servers": "mcp_servers", "tools": "mcp_servers",
+    "output_schema": "structured_output", "images": "images", "resume": "resume", "effort": "effort", "mode": "mode",
 }  # fmt: skip
 """Option → the capability that a driver needs for it."""
 _DEFAULTS = Options()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args, get_type_hints
 
 import msgspec
 
 from ..errors import BadRequest
+from ..mcp.functions import HOST, Tool, tools_of
 from .decisions import CanUseTool
 
 if TYPE_CHECKING:
@@ -118,6 +119,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Added to the agent's own system prompt."""
     mcp_servers: Mapping[str, McpServer] = {}
     """Tool servers (Model Context Protocol) by name."""
+    tools: tuple[Tool, ...] = ()
+    """Functions of your program as tools, plain or `async`: their names, docstrings and type hints say the rest. See
+    [tools](tools.md)."""
     output_schema: Mapping[str, Any] | None = None
     """A JSON Schema for the final answer; the result is in `turn_completed.structured`."""
     images: tuple[str, ...] = ()
@@ -177,6 +181,7 @@ class OpenOptions(TypedDict, total=False):
     system_prompt: str | None
     append_system_prompt: str | None
     mcp_servers: Mapping[str, McpServer]
+    tools: list[Callable[..., Any] | Tool] | tuple[Callable[..., Any] | Tool, ...]
     output_schema: Mapping[str, Any] | None
     images: list[str] | tuple[str, ...]
     env: Mapping[str, str]
@@ -233,6 +238,8 @@ def check_options(values: Mapping[str, Any]) -> Options:
             raise BadRequest(f"on_event: the command of {kind!r} is empty; give its words")
     if options.fork and options.resume is None:
         raise BadRequest("fork=True copies a session: name it with resume=")
+    if options.tools and HOST in options.mcp_servers:
+        raise BadRequest(f"mcp_servers: {HOST!r} is the server of your own tools: give that one another name")
     for name in ("confine_write", "confine_hide"):
         if getattr(options, name) and options.confine == "off" and options.sandbox != "workspaceWrite":
             raise BadRequest(f"{name} changes what confine does: set confine='workspace' or 'read-only' too")
@@ -244,6 +251,10 @@ def _checked(name: str, value: Any) -> Any:
         if name == "can_use_tool" and value is not None and not callable(value):
             raise BadRequest(f"can_use_tool={value!r}: give a function that takes a request and returns Allow or Deny")
         return value
+    if name == "tools":
+        if not isinstance(value, list | tuple):
+            raise BadRequest(f"tools={value!r}: give a list of functions")
+        return tools_of(cast("Iterable[Callable[..., Any] | Tool]", value))
     if name == "protected" and isinstance(value, list | tuple):
         value = protected_files(value)  # pyright: ignore[reportUnknownArgumentType]
     try:

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ..errors import BadRequest
+from ..mcp.functions import HOST
 from .events import PermissionRequest, ToolName
 from .options import Options
 
@@ -178,7 +179,8 @@ def tool_lists(
         words: set[str] = set()
         servers: list[ServerTool] = []
         for name in names:
-            match _meaning(name, table, mcp_name):
+            own_function = any(name == tool.name for tool in options.tools)
+            match _meaning(name, table, mcp_name) or (ServerTool(HOST, name) if own_function else None):
                 case ServerTool() as server:
                     servers.append(server)
                 case AgentTool() as tool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from stagedoor.errors import (
     AgentRefused,
@@ -209,6 +210,9 @@ class AcpClient:
         request: OpenRequest,
         config: AcpSessionConfig,
     ) -> AcpSession:
+        if config.over_pipes and not connection.agent.capabilities.mcp.http:
+            servers = tuple(config.over_pipes.get(server.name, server) for server in request.mcp_servers)
+            request = replace(request, mcp_servers=servers)
         command: OpenRequest | ResumeSessionRequest = request
         if isinstance(request, LoadSessionRequest):
             offered = connection.agent.capabilities

@@ -10,7 +10,7 @@ import msgspec
 
 from stagedoor.wire.permission import PermissionBehavior
 
-from .commands import McpServer
+from .commands import McpServer, McpServerStdio
 from .requests import (
     CreateElicitation,
     CreateTerminal,
@@ -80,6 +80,8 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     mcp_servers: tuple[McpServer, ...] = ()
+    over_pipes: Mapping[str, McpServerStdio] = {}
+    """What stands in for a server over HTTP, by its name, where the agent only speaks to those that it starts."""
     add_dirs: tuple[str, ...] = ()
     mode: str | None = None
     model: str | None = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...mcp.functions import Tool, tool
+from ...mcp.protocol import ToolServer
 from . import blocks, commands, events
 from .commands import (
     ClaudeInterrupt,
@@ -39,7 +41,6 @@ from .events import (
     User,
 )
 from .protocol import ClaudeProtocol
-from .tools import Tool, ToolServer, tool
 
 if TYPE_CHECKING:
     from .client import VERSIONS, ClaudeClient, Credentials

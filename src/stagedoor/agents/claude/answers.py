@@ -19,6 +19,8 @@ from typing import Any, cast
 import msgspec
 
 from ...errors import AlreadyAnswered, NotSupported, ProcessExited
+from ...mcp.functions import ToolContext
+from ...mcp.protocol import ToolCall
 from ...transports.callbacks import CallbackLate, run_callback
 from ...transports.tasks import TaskOwner
 from ...wire.permission import PermissionBehavior
@@ -92,7 +94,7 @@ class ClaudeAnswers:
                     return RefuseControlRequest(
                         question.request_id, f"MCP server {question.server_name!r} is not registered in this process"
                     )
-                return AnswerMcp(question.request_id, await server.respond(bytes(question.message), run_callback))
+                return AnswerMcp(question.request_id, await server.respond(bytes(question.message), _called))
             case Elicitation():
                 return AnswerControlRequest(question.request_id, {"action": "decline"})
             case RequestUserDialog():
@@ -142,6 +144,11 @@ class ClaudeAnswers:
             return _failed_hook(question, f"the hook did not answer within {timeout:g} s")
         except Exception as error:
             return _failed_hook(question, f"the hook failed: {type(error).__name__}: {error}")
+
+
+async def _called(call: ToolCall) -> object:
+    context = ToolContext(tool=call.tool.name, arguments=call.arguments)
+    return await run_callback(call.tool.bound(call.arguments, context))
 
 
 def _identity(question: CanUseTool) -> tuple[str, bytes]:

@@ -11,10 +11,10 @@ import msgspec
 from stagedoor.wire.permission import PermissionBehavior
 
 from ...errors import LocalProtocolError
+from ...mcp.protocol import ToolServer
 from ...transports.launch import Confinement
 from .commands import Decision
 from .events import CanUseTool, HookCallback
-from .tools import ToolServer
 
 CanUseToolCallback: TypeAlias = Callable[
     [CanUseTool], Decision | PermissionBehavior | Awaitable[Decision | PermissionBehavior]

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from ...mcp.protocol import ToolServer
 from ...transports.launch import SCRATCH, EndInput, Launch, Signal
 from .commands import ClaudeInitialize
 from .config import ClaudePermissionMode, ClaudeSessionConfig, check
-from .tools import ToolServer
 
 FIXED_ARGS = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 

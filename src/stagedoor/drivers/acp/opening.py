@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import mimetypes
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,8 @@ from ...agents.acp.config import AcpSessionConfig, PermissionAnswer
 from ...agents.acp.requests import CreateElicitation, EnvVariable, RequestPermission
 from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
 from ...errors import LaunchError, NotSupported
+from ...mcp import bridge
+from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask, Deny
@@ -85,6 +88,7 @@ def config(
 
     return AcpSessionConfig(
         mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
+        over_pipes=_bridges(options),
         mode=mode,
         model=options.model,
         effort=options.effort,
@@ -132,3 +136,13 @@ def _server(name: str, server: Server) -> McpServer:
         case _:
             env = tuple(EnvVariable(key, value) for key, value in server.env.items())
             return McpServerStdio(name=name, command=server.command, args=tuple(server.args), env=env)
+
+
+def _bridges(options: Options) -> dict[str, McpServerStdio]:
+    """A program of ours that carries the protocol from its pipes to our own server. Isolated: it runs in the workspace,
+    from which it must import nothing."""
+    server = options.mcp_servers.get(HOST) if options.tools else None
+    if server is None:
+        return {}
+    env = (EnvVariable(bridge.SECRET, server.headers["Authorization"]),)
+    return {HOST: McpServerStdio(name=HOST, command=sys.executable, args=("-I", bridge.__file__, server.url), env=env)}

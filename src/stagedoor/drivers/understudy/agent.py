@@ -14,6 +14,7 @@ from ...agents.acp.commands import ClientCapabilities
 from ...agents.acp.protocol import AcpProtocol
 from ...agents.acp.requests import CreateElicitation
 from ...errors import NotSupported
+from ...mcp.functions import HOST
 from ...understudy import command
 from ...understudy.store import default_home
 from ...unified.decisions import Ask
@@ -102,7 +103,7 @@ def lists_of(options: Options) -> ToolLists:
 def check(options: Options) -> None:
     lists = lists_of(options)
     entries = (*(lists.allowed.servers if lists.allowed is not None else ()), *lists.denied.servers)
-    if one := next((entry for entry in entries if entry.tool), None):
+    if one := next((entry for entry in entries if entry.tool and entry.server != HOST), None):
         raise NotSupported(f"understudy withholds whole MCP servers: write 'mcp__{one.server}' in the list")
 
 
@@ -116,7 +117,9 @@ def allows_edits(options: Options) -> bool:
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: AcpDictionary) -> AcpSession:
     lists = lists_of(options)
     without = ",".join(tool.name for tool in lists.withheld)
-    argv = [*command(executable=options.executable), *(("--without", without) if without else ()), *options.extra_args]
+    readers = ",".join(f"{HOST}/{tool.name}" for tool in options.tools if tool.reads)
+    limits = [*(("--without", without) if without else ()), *(("--reads", readers) if readers else ())]
+    argv = [*command(executable=options.executable), *limits, *options.extra_args]
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
     options = replace(options, mcp_servers=servers)
     env = dict(options.env) if not options.inherit_env else {**os.environ, **options.env} if options.env else None

@@ -1,0 +1,147 @@
+"""Functions of the calling program as tools, over the embedded agent: a real child process, our server, our bridge."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stagedoor
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
+from stagedoor.unified.events import Event
+
+BOUND = 240.0
+
+
+class Desk:
+    """Functions that note how they were called."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.contexts: list[stagedoor.ToolContext] = []
+        self.threads: list[bool] = []
+
+    async def book(self, title: str, copies: int = 1) -> dict[str, Any]:
+        """Book a title."""
+        self.calls.append(f"book {title} {copies}")
+        return {"title": title, "copies": copies}
+
+    def look_up(self, word: str, context: stagedoor.ToolContext) -> str:
+        """Look a word up."""
+        self.calls.append(f"look_up {word}")
+        self.contexts.append(context)
+        self.threads.append(threading.current_thread() is threading.main_thread())
+        return f"{word}: a small bird"
+
+    def fail(self) -> None:
+        raise RuntimeError("no such shelf")
+
+    @property
+    def tools(self) -> list[Any]:
+        return [self.book, stagedoor.tool(self.look_up, reads=True), self.fail]
+
+
+def call(tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"mcp": {"server": "host", "tool": tool, "arguments": arguments}}
+
+
+def script(*steps: object) -> str:
+    return json.dumps({"script": [*([step] for step in steps), [{"say": "done"}]]})
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    return {"cwd": str(workspace), "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")}}
+
+
+def run(prompt: str, options: dict[str, Any], **more: Any) -> list[Event]:
+    async def main() -> list[Event]:
+        async with asyncio.timeout(BOUND):
+            return [event async for event in stagedoor.run("understudy", prompt, **(options | more))]
+
+    return asyncio.run(main())
+
+
+def results(events: list[Event]) -> list[tuple[str, str]]:
+    return [(event.status, event.output) for event in events if isinstance(event, stagedoor.ToolResult)]
+
+
+def test_calls_results_errors_and_the_context(options: dict[str, Any]) -> None:
+    desk = Desk()
+    prompt = script(
+        call("book", title="Emma", copies=2), call("look_up", word="wren"), call("fail"), call("book", title=7)
+    )
+    events = run(prompt, options, tier="autonomous", tools=desk.tools)
+    assert results(events) == [
+        ("success", '{"title":"Emma","copies":2}'),
+        ("success", "wren: a small bird"),
+        ("error", "RuntimeError: no such shelf"),
+        ("error", "wrong arguments for book: Expected `str`, got `int` - at `$.title`"),
+    ]
+    assert desk.calls == ["book Emma 2", "look_up wren"]
+    assert desk.threads == [False]
+    (context,) = desk.contexts
+    uses = [event for event in events if isinstance(event, stagedoor.ToolUse)]
+    assert (context.tool, context.call_id, context.session_id, context.agent, context.cwd, context.cancelled) == (
+        "look_up", uses[1].tool_use_id, events[0].session_id, "understudy", options["cwd"], False,
+    )  # fmt: skip
+    assert [use.risk for use in uses] == ["medium", "low", "medium", "medium"]
+
+
+def deny(request: stagedoor.PermissionRequest) -> stagedoor.Deny:
+    return stagedoor.Deny("not today")
+
+
+def allow(request: stagedoor.PermissionRequest) -> stagedoor.Allow:
+    return stagedoor.Allow()
+
+
+NO_BOOKS = Policy(rules=(Rule(action="deny", tool=("mcp__host__book",), message="the desk is closed"),))
+ALL_BOOKS = Policy(rules=(Rule(action="allow", tool=("mcp__host__*",)),))
+READS = "look_up wren"
+BOOKS = "book Emma 1"
+
+
+@pytest.mark.parametrize(
+    ("more", "calls", "questions"),
+    [
+        pytest.param({"tier": "dry-run"}, [READS], 0, id="a dry run: only what only reads"),
+        pytest.param({"tier": "dry-run", "can_use_tool": allow, "policy": ALL_BOOKS}, [READS], 0, id="whoever allows"),
+        pytest.param({"sandbox": "readOnly", "can_use_tool": allow}, [READS], 0, id="a read-only sandbox too"),
+        pytest.param({}, [READS], 0, id="supervised, and nobody to ask"),
+        pytest.param({"can_use_tool": allow}, [BOOKS, READS], 1, id="supervised: asked once"),
+        pytest.param({"can_use_tool": deny}, [READS], 1, id="supervised: denied"),
+        pytest.param({"approval": "ask", "can_use_tool": allow}, [BOOKS, READS], 1, id="approval ask"),
+        pytest.param({"approval": "askDangerous", "can_use_tool": deny}, [BOOKS, READS], 0, id="nothing dangerous"),
+        pytest.param({"tier": "autonomous"}, [BOOKS, READS], 0, id="autonomous"),
+        pytest.param({"tier": "autonomous", "policy": NO_BOOKS}, [READS], 0, id="a policy denies in every tier"),
+        pytest.param({"policy": ALL_BOOKS}, [BOOKS, READS], 0, id="a policy allows"),
+        pytest.param({"tier": "autonomous", "disallowed_tools": ["book"]}, [READS], 0, id="disallowed by its name"),
+        pytest.param({"tier": "autonomous", "disallowed_tools": ["mcp"]}, [], 0, id="no servers, no functions"),
+        pytest.param({"tier": "autonomous", "allowed_tools": ["mcp__host__look_up"]}, [READS], 0, id="only the other"),
+        pytest.param({"tier": "autonomous", "allowed_tools": ["shell"]}, [], 0, id="none is in the list"),
+    ],
+)
+def test_tiers_policies_and_lists(
+    options: dict[str, Any], more: dict[str, Any], calls: list[str], questions: int
+) -> None:
+    desk = Desk()
+    asked_about: list[str] = []
+    if decide := more.get("can_use_tool"):
+
+        def noting(request: stagedoor.PermissionRequest) -> Any:
+            asked_about.append(request.native_name)
+            return decide(request)
+
+        more = more | {"can_use_tool": noting}
+    events = run(script(call("book", title="Emma"), call("look_up", word="wren")), options, tools=desk.tools, **more)
+    assert desk.calls == calls, results(events)
+    assert asked_about == ["mcp__host__book"] * questions
+    assert isinstance(events[-1], stagedoor.Done)
