@@ -108,9 +108,15 @@ COVERING: dict[str, tuple[str, ...]] = {
         "test_permissions",
         "test_faults",
         "test_hooks_that_no_switch_stops_are_refused",
+        "test_functions_as_tools",
     ),
-    "qwen": ("test_scenes", "test_permissions", "test_nothing_of_an_untrusted_project_runs"),
-    "kimi": ("test_scenes", "test_permissions"),
+    "qwen": (
+        "test_scenes",
+        "test_permissions",
+        "test_nothing_of_an_untrusted_project_runs",
+        "test_functions_as_tools",
+    ),
+    "kimi": ("test_scenes", "test_permissions", "test_functions_as_tools"),
 }
 """What these agents play in ``make test``: what is theirs alone. ``make contract`` lets them play everything."""
 

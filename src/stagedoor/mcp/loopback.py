@@ -56,10 +56,10 @@ class _Head(msgspec.Struct, frozen=True):
         return "text/event-stream" in self.headers.get("accept", "")
 
 
-class LoopbackServer:
+class LoopbackListener:
     """A listener for one session. ``respond`` answers a message; it is cancelled when nobody waits any more.
 
-    >>> server = await LoopbackServer.open(respond)
+    >>> server = await LoopbackListener.open(respond)
     >>> McpServer(url=server.url, headers=server.headers, transport="http")
     """
 
@@ -72,7 +72,7 @@ class LoopbackServer:
         self._port = 0
 
     @classmethod
-    async def open(cls, respond: Respond) -> LoopbackServer:
+    async def open(cls, respond: Respond) -> LoopbackListener:
         server = cls(respond)
         server._listener = await asyncio.start_server(server._connected, "127.0.0.1", 0, limit=LONGEST_HEAD)
         server._port = server._listener.sockets[0].getsockname()[1]
@@ -157,26 +157,26 @@ class LoopbackServer:
             self._calls.cancel((head.headers.get("mcp-session-id", ""), *cancelled))
         key = _call_key(head, message)
         answer = self._calls.start(self._respond(body), key=key, name="stagedoor mcp call")
-        gone = self._tasks.start(reader.read(1), name="stagedoor mcp client")
+        hangup = self._tasks.start(reader.read(1), name="stagedoor mcp client")
         try:
-            await asyncio.wait([answer, gone], timeout=STREAM_AFTER, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([answer, hangup], timeout=STREAM_AFTER, return_when=asyncio.FIRST_COMPLETED)
             streaming = False
-            if not answer.done() and not gone.done() and head.streams:
+            if not answer.done() and not hangup.done() and head.streams:
                 streaming = True
-                await self._keep_alive(answer, gone, message, writer)
-            elif not answer.done() and not gone.done():
-                await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done() and gone.done():  # it has hung up, or talks out of turn
+                await self._keep_alive(answer, hangup, message, writer)
+            elif not answer.done() and not hangup.done():
+                await asyncio.wait([answer, hangup], return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done() and hangup.done():  # it has hung up, or talks out of turn
                 return False
             reply = _reply_of(answer, message)
         finally:
             # The stream's reader allows one waiting at a time.
-            gone.cancel()
-            await asyncio.wait([gone])
+            hangup.cancel()
+            await asyncio.wait([hangup])
             if not answer.done():
                 answer.cancel()
                 await asyncio.wait([answer])
-        goes_on = gone.cancelled() and head.headers.get("connection", "").lower() != "close"
+        goes_on = hangup.cancelled() and head.headers.get("connection", "").lower() != "close"
         if streaming:
             event = b"" if reply is None else b"event: message\ndata: " + msgspec.json.encode(reply) + b"\n\n"
             writer.write(_chunk(event) + b"0\r\n\r\n")
@@ -192,7 +192,7 @@ class LoopbackServer:
     async def _keep_alive(
         self,
         answer: asyncio.Task[Any],
-        gone: asyncio.Task[bytes],
+        hangup: asyncio.Task[bytes],
         message: Mapping[str, Any],
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -212,7 +212,7 @@ class LoopbackServer:
                 sign = b"event: message\ndata: " + msgspec.json.encode(note) + b"\n\n"
             writer.write(_chunk(sign))
             await writer.drain()
-            done, _ = await asyncio.wait([answer, gone], timeout=SIGN_OF_LIFE, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait([answer, hangup], timeout=SIGN_OF_LIFE, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
 

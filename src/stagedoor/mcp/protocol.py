@@ -37,7 +37,7 @@ class ToolRefused(Exception):
     """The call is not made; the model is told why, and that it is an error."""
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
+class McpResource(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a client can read."""
 
     uri: str
@@ -50,7 +50,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 class Resources(msgspec.Struct, frozen=True):
     """What a server offers to read. ``read`` returns text, or ``None`` where there is no such thing."""
 
-    listed: Callable[[], Awaitable[Sequence[Resource]]]
+    listed: Callable[[], Awaitable[Sequence[McpResource]]]
     read: Callable[[str], Awaitable[str | None]]
     templates: Sequence[Mapping[str, str]] = ()
 
@@ -182,7 +182,7 @@ def _listed(item: Tool) -> dict[str, Any]:
     return {"name": item.name, "description": item.description, "inputSchema": dict(item.input_schema), **hints}
 
 
-def _described(item: Resource) -> dict[str, str]:
+def _described(item: McpResource) -> dict[str, str]:
     members = {
         "uri": item.uri, "name": item.name, "title": item.title, "description": item.description,
         "mimeType": item.mime_type,

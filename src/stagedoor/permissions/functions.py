@@ -15,12 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ..mcp.functions import HOST, Tool, ToolContext
-from ..mcp.loopback import LoopbackServer
+from ..mcp.loopback import LoopbackListener
 from ..mcp.protocol import ToolCall, ToolRefused, ToolServer
 from ..transports.callbacks import run_callback
 from ..unified.decisions import Allow, Decision, Deny
 from ..unified.events import PermissionRequest, ToolResult, ToolUse
-from ..unified.options import McpServer, Options
+from ..unified.options import FunctionServer, Options
 from ..unified.tool_lists import MCP, ToolLists
 from .ground import ground_of
 
@@ -63,24 +63,44 @@ class SessionFunctions:
         self._session = session
         self._only_reads = options.tier == "dry-run" or options.sandbox == "readOnly"
         template = MCP if lists is None else lists.mcp_name
-        offered = [tool for tool in options.tools if lists is None or lists.permits_server(HOST, tool.name)]
+        # What a session can never call, its model is not shown.
+        offered = [
+            tool
+            for tool in options.tools
+            if (tool.reads or not self._only_reads) and (lists is None or lists.permits_server(HOST, tool.name))
+        ]
         self._tools = {tool.name: tool for tool in offered}
         self._native = {template.format(server=HOST, tool=tool.name): tool for tool in options.tools}
         self._names = {tool.name: native for native, tool in self._native.items()}
         self._server = ToolServer(offered, name=HOST)
-        self._listener: LoopbackServer | None = None
+        self._listener: LoopbackListener | None = None
         self._allowed: list[tuple[str, bytes]] = []
         """Calls that were allowed when the agent asked about them, and have not come yet."""
         self._calls: dict[str, _SeenCall] = {}
         self._news = asyncio.Event()
+        self._was_listed = asyncio.Event()
 
     async def join(self, options: Options) -> Options:
         """``options`` with our server among theirs; it listens from now on."""
         if not self._tools:
             return options
-        self._listener = await LoopbackServer.open(lambda message: self._server.respond(message, self._run))
-        server = McpServer(url=self._listener.url, headers=self._listener.headers, transport="http")
+        self._listener = await LoopbackListener.open(self._respond)
+        server = FunctionServer(
+            url=self._listener.url, headers=self._listener.headers, transport="http", listed=self._listed
+        )
         return replace(options, mcp_servers={**options.mcp_servers, HOST: server})
+
+    async def _respond(self, message: bytes) -> dict[str, Any] | None:
+        reply = await self._server.respond(message, self._run)
+        if reply is not None and "tools" in reply.get("result", {}):
+            self._was_listed.set()
+        return reply
+
+    async def _listed(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._was_listed.wait()
+        return self._was_listed.is_set()
 
     def cancel_calls(self) -> None:
         """The turn ends: what it called ends too."""
@@ -207,14 +227,14 @@ class SessionFunctions:
         """Which call of the stream this is; it may be a moment ahead of it. Empty where that cannot be said."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OVERTAKEN):
-                while (seen := self._seen(call)) is None:
+                while (seen := self._matching(call)) is None:
                     self._news.clear()
                     await self._news.wait()
                 seen.is_claimed = True
                 return seen.call_id
         return ""
 
-    def _seen(self, call: ToolCall) -> _SeenCall | None:
+    def _matching(self, call: ToolCall) -> _SeenCall | None:
         if named := next((self._calls[one] for one in call.meta.values() if _is_key(one, self._calls)), None):
             return named
         unclaimed = [seen for seen in self._calls.values() if seen.tool == call.tool.name and not seen.is_claimed]

@@ -39,6 +39,7 @@ REFUSED: dict[str, str] = {
     "hook_timeout": "the server runs the hooks of its own configuration",
     "remember_in": "the server saves remembered answers in its own policy file",
     "audit": "the server records every decision; read it with GET /api/audit",
+    "tools": "a function can be called only where it is; open a session without a server for it",
     "images": "the server does not accept images with a prompt",
     "env": "the server's configuration sets the environment of each agent",
     "inherit_env": "the server's configuration sets the environment of each agent",

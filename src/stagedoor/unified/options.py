@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args, get_type_hints
 
@@ -46,6 +46,14 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     transport: Literal["stdio", "http", "sse"] = "stdio"
+
+
+class FunctionServer(McpServer, frozen=True, kw_only=True):
+    """The server of the caller's own functions, in this process. It decides about each call itself."""
+
+    listed: Callable[[float], Awaitable[bool]]
+    """Waits for so many seconds until the agent has read the list of tools; whether it has. Some agents begin their
+    first turn before they have."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -160,6 +160,8 @@ class AcpClient:
             with connection.opening():
                 session = await self._opened(connection, request, config)
             await self._prepare(session, request, config)
+            if config.ready is not None:
+                await config.ready()
             if prompt is not None:
                 await session.send(prompt)
         except AgentRefused as refused:

@@ -82,6 +82,8 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     mcp_servers: tuple[McpServer, ...] = ()
     over_pipes: Mapping[str, McpServerStdio] = {}
     """What stands in for a server over HTTP, by its name, where the agent only speaks to those that it starts."""
+    ready: Callable[[], Awaitable[object]] | None = None
+    """Awaited between the opening of the session and its first prompt."""
     add_dirs: tuple[str, ...] = ()
     mode: str | None = None
     model: str | None = None

@@ -170,8 +170,8 @@ class ClaudeClient:
             registration = initialize(config)
             if registration is not None:
                 await exchange.request(registration)
-            if config.delegates:
-                await _wait_for_server(exchange, PERMISSION_SERVER)
+            for server in (*((PERMISSION_SERVER,) if config.delegates else ()), *config.awaited_servers):
+                await _wait_for_server(exchange, server)
             if prompt is None:
                 return
             await exchange.send(ClaudePrompt(prompt))
@@ -239,6 +239,5 @@ async def _wait_for_server(exchange: Exchange, server: str) -> None:
             case "pending":
                 await asyncio.sleep(0.05)
             case _:
-                raise LaunchError(
-                    f"the permission server did not start (status: {status}); use can_use_tool without delegate"
-                )
+                way = "use can_use_tool without delegate" if server == PERMISSION_SERVER else "see what it says"
+                raise LaunchError(f"the MCP server {server!r} did not start (status: {status}); {way}")

@@ -92,6 +92,8 @@ class ClaudeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_tools: Sequence[str] = ()
     disallowed_tools: Sequence[str] = ()
     mcp_servers: Mapping[str, Mapping[str, Any] | ToolServer] = {}
+    awaited_servers: tuple[str, ...] = ()
+    """The first prompt waits until these are connected; Claude Code itself does not."""
     strict_mcp_config: bool = False
     add_dirs: Sequence[str] = ()
     settings: str | Mapping[str, Any] | None = None

@@ -109,6 +109,7 @@ def acp_agent(
             edits=allows_edits(options),
             free=asks_nobody(options),
             serve=True,
+            waits=5.0,
         )
         settings = configured(replace(settings, options={**definition.options, **settings.options}), options)
         blocks = await asyncio.to_thread(prompt_blocks, prompt, options)

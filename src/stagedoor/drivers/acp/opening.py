@@ -7,6 +7,7 @@ import binascii
 import mimetypes
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,11 +23,12 @@ from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask, Deny
+from ...unified.options import FunctionServer, Options
 from ...unified.options import McpServer as Server
-from ...unified.options import Options
 from .dictionary import AcpDictionary
 from .serving import ServedCalls
 
+LISTING_SECONDS = 30.0
 CAPABILITIES = Capabilities(
     text_deltas=True,
     thinking=True,
@@ -59,10 +61,13 @@ def config(
     edits: bool = False,
     free: bool = False,
     serve: bool = False,
+    waits: float = 0.0,
 ) -> AcpSessionConfig:
     """Our options in the protocol's words. ``mode`` is the agent's own name for the tier. ``edits``: the agent asks
     about them so that we see them, and those that need no question are allowed at once; ``free``: all are. ``serve``:
-    what it asks us to read, write and run is decided by the same rules."""
+    what it asks us to read, write and run is decided by the same rules. ``waits``: so many seconds at most for an agent
+    that begins a turn before it knows the tools of its servers."""
+    functions = functions_of(options)
 
     dictionary.serves = serve
     served = ServedCalls(options, ask, dictionary.served_call, edits=edits, free=free)
@@ -88,7 +93,8 @@ def config(
 
     return AcpSessionConfig(
         mcp_servers=tuple(_server(name, server) for name, server in options.mcp_servers.items()),
-        over_pipes=_bridges(options),
+        over_pipes=_bridges(functions),
+        ready=None if functions is None or not waits else partial(functions.listed, waits),
         mode=mode,
         model=options.model,
         effort=options.effort,
@@ -138,11 +144,16 @@ def _server(name: str, server: Server) -> McpServer:
             return McpServerStdio(name=name, command=server.command, args=tuple(server.args), env=env)
 
 
-def _bridges(options: Options) -> dict[str, McpServerStdio]:
+def _bridges(server: FunctionServer | None) -> dict[str, McpServerStdio]:
     """A program of ours that carries the protocol from its pipes to our own server. Isolated: it runs in the workspace,
     from which it must import nothing."""
-    server = options.mcp_servers.get(HOST) if options.tools else None
     if server is None:
         return {}
     env = (EnvVariable(bridge.SECRET, server.headers["Authorization"]),)
     return {HOST: McpServerStdio(name=HOST, command=sys.executable, args=("-I", bridge.__file__, server.url), env=env)}
+
+
+def functions_of(options: Options) -> FunctionServer | None:
+    """The server of the caller's own functions, where there are any."""
+    server = options.mcp_servers.get(HOST)
+    return server if isinstance(server, FunctionServer) else None

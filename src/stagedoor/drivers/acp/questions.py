@@ -12,6 +12,7 @@ import weakref
 from typing import Literal, Protocol
 
 from ...agents.acp import AcpSession, PermissionAnswer, RequestPermission
+from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
@@ -52,6 +53,7 @@ class AcpQuestions:
         self._ask = ask
         self._dictionary = dictionary
         self._lists = lists
+        self._readers = {lists.mcp_name.format(server=HOST, tool=tool.name) for tool in options.tools if tool.reads}
         self._tasks = TaskOwner()
         # Weak, because the running connection holds this: a session nobody else holds must end.
         self.session: asyncio.Future[weakref.ref[AcpSession]] = asyncio.get_running_loop().create_future()
@@ -64,7 +66,8 @@ class AcpQuestions:
             return "allow_once"  # some ask about a few things even then
         if listed and self._stance == "edit" and is_free_edit(request, self._options):
             return "allow_once"
-        decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
+        barred = self._stance == "read" and request.native_name not in self._readers
+        decision = Deny(DRY_RUN) if barred else await self._ask(request)
         if isinstance(decision, Allow):
             return "allow_once"
         if decision.interrupt:

@@ -16,10 +16,11 @@ from ...agents.claude.events import CanUseTool, HookCallback
 from ...agents.claude.history import list_sessions
 from ...agents.claude.session import ClaudeSession
 from ...errors import LocalProtocolError, NotSupported, SessionNotFound
+from ...mcp.functions import HOST
 from ...permissions.ground import ground_of
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import Risk
-from ...unified.options import McpServer, Options
+from ...unified.options import FunctionServer, McpServer, Options
 from ...unified.tool_lists import MCP, ToolLists, tool_lists
 from ...unified.tools import operation_of
 from ..confinement import confinement_of
@@ -104,6 +105,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
         mcp_servers={
             name: _server(server) for name, server in options.mcp_servers.items() if lists.permits_server(name)
         },
+        awaited_servers=(HOST,) if isinstance(options.mcp_servers.get(HOST), FunctionServer) else (),
         strict_mcp_config=not lists.permits_servers,
         fork_session=options.fork,
         forward_subagent_text=True,
@@ -157,7 +159,8 @@ def _hooks(
         name = name_of(tool)
         return judge(name, operation_of(name), arguments, cwd=ground_of(options)).risk
 
-    rules = HookJudge(rights.hook, risk, _is_policed(options), lists)
+    readers = frozenset(MCP.format(server=HOST, tool=tool.name) for tool in options.tools if tool.reads)
+    rules = HookJudge(rights.hook, risk, _is_policed(options), lists, readers)
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
         tool = str(call.input.get("tool_name", ""))

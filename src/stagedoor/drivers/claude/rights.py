@@ -96,6 +96,8 @@ class HookJudge(msgspec.Struct, frozen=True):
     risk: Callable[[str, Mapping[str, Any]], Risk]
     policed: bool = False
     lists: ToolLists = ToolLists(TOOLS)
+    readers: frozenset[str] = frozenset()
+    """Functions of the calling program that only read."""
 
     def judge(self, tool: str, arguments: Mapping[str, Any]) -> Verdict | None:
         if self.is_unlisted(tool):
@@ -106,7 +108,7 @@ class HookJudge(msgspec.Struct, frozen=True):
             case None:
                 return None
             case "deny_acts":
-                return "deny"
+                return "allow" if tool in self.readers else "deny"
             case "ask_commands":
                 # The mode would let an edit of a file run that is itself run later.
                 return None if tool in EDITING and self.risk(tool, arguments) != "high" else "ask"

@@ -18,6 +18,7 @@ ignore them; the app-server cannot, so there a session that may not act has no s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,7 @@ from ...agents.codex.locate import codex_home, trust_roots
 from ...errors import NotSupported
 from ...permissions.ground import is_free_edit
 from ...unified.events import PermissionRequest
-from ...unified.options import Approval, McpServer, Options, Sandbox, Tier
+from ...unified.options import Approval, FunctionServer, McpServer, Options, Sandbox, Tier
 from ..confinement import confinement_of, environ_of, is_confined
 from .state import state_of
 from .trust import PROJECT_PATHS
@@ -51,6 +52,8 @@ SANDBOXES: dict[Sandbox, SandboxMode] = {
     "workspaceWrite": SandboxMode.WORKSPACE_WRITE,
     "fullAccess": SandboxMode.DANGER_FULL_ACCESS,
 }
+FUNCTION_SECONDS = 86_400.0
+"""A function of the calling program may take as long as it likes; whoever is impatient interrupts the turn."""
 PATCH, SHELL = "apply_patch", "exec_command"
 SYSTEM_RULES = Path("/etc/codex/rules")
 
@@ -91,7 +94,8 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
     stance, lists = stance_of(options), lists_of(options)
     sandbox, network = _sandbox(options, stance, driver)
     off = (*(tool.name for tool in lists.withheld), *unasked_tools_off(options))
-    mine = {name: _server(name, server, options) for name, server in options.mcp_servers.items()}
+    mine = {name: _server(name, server, options, driver) for name, server in options.mcp_servers.items()}
+    secrets = _header_variables(options) if driver == "exec" else {}
     return CodexSessionConfig(
         driver=driver,
         model=options.model,
@@ -108,7 +112,7 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
         images=options.images,
         plan_tool=not lists.withholds("update_plan"),
         config=settings_off(off),
-        env=dict(options.env) if options.inherit_env else {},
+        env={**(options.env if options.inherit_env else {}), **secrets},
         extra_args=options.extra_args,
         confinement=confinement_of(options, state_of, PROJECT_PATHS, own_sandbox=True),
         stall_after=options.stall_after,
@@ -157,16 +161,38 @@ def _instructions(options: Options, text: str | None) -> str | None:
     return text
 
 
-def _server(name: str, server: McpServer, options: Options) -> Mapping[str, Any]:
-    mode = "approve" if stance_of(options) == "free" else "prompt"
-    limits = {"default_tools_approval_mode": mode, **server_limits(name, lists_of(options))}
+def _server(name: str, server: McpServer, options: Options, driver: DriverName) -> Mapping[str, Any]:
+    stance = stance_of(options)
+    asks_us = isinstance(server, FunctionServer)
+    # Our own server decides about each call itself, so Codex asks only where it can: then nobody waits for an answer
+    # inside a call, which has a time limit.
+    approves = stance == "free" or (asks_us and (driver == "exec" or not asks(options)))
+    limits: dict[str, Any] = {"default_tools_approval_mode": "approve" if approves else "prompt"}
+    limits |= server_limits(name, lists_of(options))
+    if asks_us:
+        limits["tool_timeout_sec"] = FUNCTION_SECONDS
     match server.transport:
         case "stdio":
             return {"command": server.command, "args": list(server.args), "env": dict(server.env), **limits}
+        case "http" if driver == "exec":  # its settings are arguments, which every user of the machine can read
+            names = {header: _variable(name, header) for header in server.headers}
+            return {"url": server.url, "env_http_headers": names, **limits}
         case "http":
             return {"url": server.url, "http_headers": dict(server.headers), **limits}
         case "sse":
             raise NotSupported(f"MCP server {name!r}: Codex does not support SSE: use http or stdio")
+
+
+def _variable(server: str, header: str) -> str:
+    return re.sub(r"\W", "_", f"STAGEDOOR_HEADER_{server}_{header}").upper()
+
+
+def _header_variables(options: Options) -> dict[str, str]:
+    return {
+        _variable(name, header): value
+        for name, server in options.mcp_servers.items()
+        for header, value in server.headers.items()
+    }
 
 
 def allowed_unasked(request: PermissionRequest, options: Options) -> bool:

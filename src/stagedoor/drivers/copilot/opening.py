@@ -24,14 +24,15 @@ from msgspec.structs import replace
 
 from ...agents.acp import launch as acp_launch
 from ...errors import NotSupported
+from ...mcp.functions import HOST
 from ...transports.executables import find_executable
 from ...transports.launch import SCRATCH, Launch
 from ...transports.versions import CheckedVersion, ProvenVersions
 from ...unified.decisions import Ask
-from ...unified.options import McpServer, Options
+from ...unified.options import FunctionServer, McpServer, Options
 from ...unified.tool_lists import ToolLists, tool_lists
 from ..acp.launched import open_launched
-from ..acp.opening import config
+from ..acp.opening import LISTING_SECONDS, config, functions_of
 from ..acp.questions import AcpQuestions, stance_of
 from ..confinement import confinement_of, environ_of
 from .dictionary import CopilotDictionary
@@ -77,7 +78,7 @@ def lists_of(options: Options) -> ToolLists:
 def check(options: Options) -> None:
     lists = lists_of(options)
     entries = (*(lists.allowed.servers if lists.allowed is not None else ()), *lists.denied.servers)
-    if one := next((entry for entry in entries if entry.tool), None):
+    if one := next((entry for entry in entries if entry.tool and entry.server != HOST), None):
         raise NotSupported(f"copilot withholds whole MCP servers: write 'mcp__{one.server}' in the list")
 
 
@@ -86,6 +87,7 @@ def rights_of(options: Options) -> list[str]:
     lists, stance = lists_of(options), stance_of(options)
     if stance == "read":
         offered = [name for name in READING if lists.permits(name, _kind(name))]
+        offered += [MCP_NAME.format(server=HOST, tool=tool.name) for tool in options.tools if tool.reads]
         tools = f"--available-tools={','.join(offered) or 'none'}"
         return [tools, "--deny-tool=shell", "--deny-tool=write", "--disable-builtin-mcps"]
     arguments = ["--allow-all"] if stance == "act" else []
@@ -104,7 +106,7 @@ def launch_of(options: Options) -> Launch:
     argv += rights_of(options)
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
     if stance_of(options) == "read":
-        servers = {}
+        servers = {name: server for name, server in servers.items() if isinstance(server, FunctionServer)}
     argv += ["--model", options.model] if options.model else []
     argv += ["--reasoning-effort", options.effort] if options.effort else []
     files: dict[str, bytes] = {}
@@ -138,6 +140,14 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Copi
     dictionary.expect_records()
     questions = AcpQuestions(options, ask, dictionary, lists_of(options))
     start = await asyncio.to_thread(launch_of, options)
-    settings = config(replace(options, mcp_servers={}, model=None, effort=None), ask, dictionary.protocol)
+    own = functions_of(options)  # the rest it has in a file
+    servers = {HOST: own} if own is not None else {}
+    settings = config(
+        replace(options, mcp_servers=servers, model=None, effort=None),
+        ask,
+        dictionary.protocol,
+        waits=LISTING_SECONDS,
+    )
+    settings = replace(settings, mcp_servers=())
     session = await open_launched(start, prompt, options, settings, questions)
     return CopilotSession(session, records_file(session.session_id, environ_of(options)))

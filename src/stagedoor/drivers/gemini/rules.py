@@ -23,6 +23,7 @@ from typing import Literal
 
 from ...agents.gemini.config import ApprovalMode
 from ...agents.gemini.policy import Decision, PolicyRule
+from ...mcp.functions import HOST
 from ...unified.options import Approval, Options, Tier
 from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
 from .tools import MCP_NAME, OWN_TOOLS, TITLE
@@ -64,7 +65,7 @@ def lists_of(options: Options) -> ToolLists:
 def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
     """``asks``: over this driver somebody can be asked."""
     stance, lists = stance_of(options), lists_of(options)
-    refused, closing = _unlisted(lists, stance), _closing(lists, stance)
+    refused, closing = [*_functions(options, stance, asks=asks), *_unlisted(lists, stance)], _closing(lists, stance)
     match stance:
         case "read":
             acting = (*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES)
@@ -75,6 +76,16 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
             acts = (*SHELL, *NETWORK, *EDITS)
             limits = _ask(acts) if asks else _refuse((*acts, "activate_skill"), UNATTENDED)
             return (*refused, *limits, _free(HARMLESS), *closing)
+
+
+def _functions(options: Options, stance: Stance, *, asks: bool) -> list[PolicyRule]:
+    """The caller's own functions decide about each call themselves. In a dry run there are only those that only read.
+
+    Where somebody can be asked over this driver, that is better than inside a call.
+    """
+    if not options.tools or (asks and stance in ("ask", "edit")):
+        return []
+    return _served(ServerTool(HOST), Decision.ALLOW)
 
 
 def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:

@@ -57,8 +57,15 @@ def fill_home(place: Path, user: Path, refusals: list[RefusedTools]) -> None:
     file.write_text("\n".join([theirs, *(refusal.hook for refusal in refusals)]), "utf-8")
 
 
-def any_of(names: list[str]) -> str:
-    return "^(?:" + "|".join(re.escape(name).replace("\\*", ".*") for name in names) + ")$"
+def any_of(names: list[str], *, but: str = "") -> str:
+    """``but``: how names begin that are none of them."""
+    return (
+        "^"
+        + (f"(?!{re.escape(but)})" if but else "")
+        + "(?:"
+        + "|".join(re.escape(name).replace("\\*", ".*") for name in names)
+        + ")$"
+    )
 
 
 def all_but(names: list[str]) -> str:

@@ -14,6 +14,7 @@ fetches from the network and what it plans for later: outside the last row these
 
 from __future__ import annotations
 
+from ...mcp.functions import HOST
 from ...unified.options import Options
 from ...unified.tool_lists import ToolLists, tool_lists
 from ..acp.questions import DRY_RUN, Stance, stance_of
@@ -35,7 +36,7 @@ def refusals_of(options: Options) -> list[RefusedTools]:
     stance, lists = stance_of(options), lists_of(options)
     refusals: list[RefusedTools] = []
     if stance == "read":
-        refusals.append(RefusedTools(any_of(ACTING), DRY_RUN))
+        refusals.append(RefusedTools(any_of(ACTING, but=f"mcp__{HOST}__" if options.tools else ""), DRY_RUN))
     elif stance != "act":
         refusals.append(RefusedTools(any_of(UNASKED), NOBODY))
     denied = [tool.name for tool in lists.withheld]

@@ -22,6 +22,7 @@ from typing import Literal
 
 from ...agents.opencode.commands import Action
 from ...errors import NotSupported
+from ...mcp.functions import HOST
 from ...unified.options import Approval, Options, Tier
 from ...unified.tool_lists import AgentTool, ServerTool, ToolLists, tool_lists
 from .tools import MCP_NAME, OWN_TOOLS, TITLE, permission_of
@@ -62,7 +63,11 @@ def rules(options: Options, *, asks: bool, policed: bool = False) -> Rules:
         granted |= {name: "ask" for name in ("read", *READING)}
     # Nobody waits for somebody who cannot be asked.
     granted["question"] = "allow" if asks and options.can_use_tool is not None else "deny"
-    return _limit_tools(granted, lists_of(options))
+    limited = _limit_tools(granted, lists_of(options))
+    if options.tools and (stance == "read" or not asks):
+        # They decide about each call themselves, and in a dry run there are only those that only read.
+        limited[_served(ServerTool(HOST))] = "allow"
+    return limited
 
 
 def lists_of(options: Options) -> ToolLists:

@@ -20,7 +20,7 @@ from ...transports.versions import CheckedVersion, ProvenVersions
 from ...unified.decisions import Ask
 from ...unified.options import Options
 from ..acp.launched import open_launched
-from ..acp.opening import config
+from ..acp.opening import LISTING_SECONDS, config
 from ..acp.questions import AcpQuestions, stance_of
 from ..confinement import confinement_of, environ_of
 from .dictionary import QwenDictionary
@@ -126,5 +126,7 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Qwen
     questions = AcpQuestions(options, ask, dictionary, lists)
     start = await asyncio.to_thread(launch_of, options)
     servers = {name: server for name, server in options.mcp_servers.items() if lists.permits_server(name)}
-    settings = config(replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol)
+    settings = config(
+        replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol, waits=LISTING_SECONDS
+    )
     return await open_launched(start, prompt, options, settings, questions)
