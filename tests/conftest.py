@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -103,6 +104,17 @@ def stagedoor_home(
     monkeypatch.setenv("STAGEDOOR_HOME", str(folder))
     yield folder
     surroundings.look(request.node.nodeid)
+
+
+WAYS = [os.environ["STAGEDOOR_GUARD"]] if os.environ.get("STAGEDOOR_GUARD") else ["linux", "portable"]
+"""``make portable`` names one; a Mac has no other than the portable one."""
+
+
+@pytest.fixture(params=WAYS if sys.platform == "linux" else ["portable"])
+def each_strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every guard of the test knows its tree by this strategy: what must hold of one must hold of the other."""
+    monkeypatch.setenv("STAGEDOOR_GUARD", request.param)
+    return str(request.param)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

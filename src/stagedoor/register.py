@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from .errors import NotAllowed, SessionNotFound
+from .machine.folders import user_folder, user_folders
 from .unified.options import Approval, Confine, Options, Sandbox, Tier
 
 NAME = "sessions.jsonl"
@@ -70,15 +71,13 @@ def home(env: Mapping[str, str] = os.environ) -> Path:
     """Stagedoor's own folder."""
     if named := env.get("STAGEDOOR_HOME"):
         return Path(named)
-    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return Path(state) / "stagedoor"
+    return user_folder("state", env) / "stagedoor"
 
 
 def config_files(env: Mapping[str, str] = os.environ) -> list[Path]:
     """Where the configuration is looked for when nobody names a file; the first that is there counts."""
     own = [Path(env["STAGEDOOR_HOME"]) / CONFIG_NAME] if env.get("STAGEDOOR_HOME") else []
-    config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
-    return [*own, Path(config) / "stagedoor" / CONFIG_NAME]
+    return [*own, *(folder / "stagedoor" / CONFIG_NAME for folder in user_folders("config", env))]
 
 
 class Register:

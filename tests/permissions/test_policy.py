@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from stagedoor.permissions.explain import Step, explain, simulate
 from stagedoor.permissions.globs import literal, match_command, match_path
+from stagedoor.permissions.paths import Ground
 from stagedoor.permissions.policy import APPROVALS, SANDBOXES, TIERS, Policy, Ruling, built_in
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified.events import (
@@ -350,3 +352,26 @@ def test_simulating_a_past_session() -> None:
 def test_no_command_opens_a_closed_policy(text: str) -> None:
     policy = Policy(rules=(Rule(action="allow", command=("git status",)),), default="deny")
     assert policy.decide(shell(f"git status; rm x {text}"), WORKSPACE).action in ("deny", "ask")
+
+
+@pytest.mark.parametrize("action", ["deny", "ask", "allow"])
+def test_a_rule_about_a_path_is_one_about_what_a_link_leads_to(action: Any, tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    (workspace / "secret").mkdir(parents=True)
+    (workspace / "open").mkdir()
+    (workspace / "way").symlink_to("secret")
+    (workspace / "open" / "out").symlink_to(tmp_path)
+    ground = Ground(str(workspace), None, on_disk=True)
+    folder = "open" if action == "allow" else "secret"
+    policy = Policy(rules=(Rule(action=action, name="rule", path=(f"{folder}/**",), operation=("write",)),))
+    rows = {
+        "deny": {"secret/a": "deny", "way/a": "deny", "way/new/a": "deny", "open/a": "ask", "WAY/a": "ask"},
+        "ask": {"secret/a": "ask", "way/a": "ask"},
+        "allow": {"open/a": "allow", "open/out/a": "ask", "secret/a": "ask"},
+    }[action]
+    rulings = {path: policy.decide(call("write_file", path=path, content=""), ground) for path in rows}
+    assert {path: ruling.action for path, ruling in rulings.items()} == rows
+    by_shell = policy.decide(shell("cp x way/a"), ground)
+    if action == "deny":
+        assert policy.decide(shell("echo x > way/a"), ground).action == "deny"
+    assert by_shell.action == "ask"

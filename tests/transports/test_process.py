@@ -38,7 +38,7 @@ def alive(pid: int) -> bool:
     """Running, and not merely waiting to be collected."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except OSError:
         return False
 
 
@@ -228,6 +228,7 @@ def test_what_cannot_be_started_says_why(launch: Launch, message: str) -> None:
         asyncio.run(output(launch))
 
 
+@pytest.mark.usefixtures("each_strategy")
 class TestNothingIsLeftRunning:
     def test_after_stop(self) -> None:
         async def main() -> list[int]:
@@ -352,6 +353,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.usefixtures("each_strategy")
 @pytest.mark.parametrize("kill", ["guard", "keeper", "both"])
 def test_a_guard_that_is_killed_takes_everything_along(kill: str) -> None:
     async def main() -> tuple[list[int], bool, str, int]:
@@ -378,6 +380,7 @@ def test_a_guard_that_is_killed_takes_everything_along(kill: str) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("each_strategy")
 def test_where_both_are_killed_the_session_of_the_agent_ends() -> None:
     code = "import subprocess, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
 

@@ -35,6 +35,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.usefixtures("each_strategy")
 @pytest.mark.parametrize(
     ("script", "content", "together", "finished"),
     [
@@ -53,6 +54,7 @@ def test_a_program_runs_to_its_end(script: str, content: bytes, together: bool, 
     assert descendants(os.getpid()) == []
 
 
+@pytest.mark.usefixtures("each_strategy")
 def test_one_guard_runs_many_programs_and_leaves_folders_to_us_while_we_live(tmp_path: Path) -> None:
     with Programs([str(tmp_path)]) as programs:
         first = programs.run([SH, "-c", "echo one"], cwd="/", env={}, timeout=BOUND)
@@ -64,6 +66,7 @@ def test_one_guard_runs_many_programs_and_leaves_folders_to_us_while_we_live(tmp
     assert tmp_path.exists()
 
 
+@pytest.mark.usefixtures("each_strategy")
 def test_what_cannot_be_started_or_takes_too_long_is_an_error() -> None:
     with pytest.raises(LaunchError, match=r"could not start /no/such: No such file"):
         run_blocking(["/no/such"], cwd="/", timeout=BOUND)
@@ -74,6 +77,7 @@ def test_what_cannot_be_started_or_takes_too_long_is_an_error() -> None:
     assert descendants(os.getpid()) == []
 
 
+@pytest.mark.usefixtures("each_strategy")
 def test_a_cancelled_caller_takes_its_program_with_it(tmp_path: Path) -> None:
     started = tmp_path / "started"
 
@@ -95,6 +99,7 @@ def test_an_owner_that_has_ended_starts_nothing() -> None:
         programs.run([SH], cwd="/", env={}, timeout=BOUND)
 
 
+@pytest.mark.usefixtures("each_strategy")
 def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
     """The program ignores what can be ignored, and has a child in a process session of its own."""
     folder = tmp_path / "made for it"

@@ -23,6 +23,7 @@ from .. import catalog
 from ..api import Task
 from ..dialects import DIALECTS, Projection, encode
 from ..errors import StagedoorError
+from ..machine.folders import user_folder
 from ..parallel import Tagged, run_parallel
 from ..transports.programs import ProgramOverdue, run_program
 from ..transports.tasks import TaskOwner
@@ -181,8 +182,7 @@ async def _run(runs: list[AgentRun], view: RunsView, prompt: str, arguments: arg
 
 
 def _worktrees_folder() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "stagedoor" / "worktrees"
+    return user_folder("cache") / "stagedoor" / "worktrees"
 
 
 def _print_details(runs: list[AgentRun], arguments: argparse.Namespace, style: Any) -> None:

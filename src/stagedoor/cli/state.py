@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
+from ..machine.folders import user_folder
 from ..whole_file import replace_file
 
 
 def state_folder(env: Mapping[str, str] = os.environ) -> Path:
-    """``$STAGEDOOR_STATE_HOME``, else ``stagedoor`` in ``$XDG_STATE_HOME``, else in ``~/.local/state``."""
+    """``$STAGEDOOR_STATE_HOME``, else ``stagedoor`` in the user's folder for state (see ``machine.folders``)."""
     if named := env.get("STAGEDOOR_STATE_HOME"):
         return Path(named)
-    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return Path(state) / "stagedoor"
+    return user_folder("state", env) / "stagedoor"
 
 
 def count_unrecognized(agent: str, version: str, count: int) -> None:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ..machine.folders import user_folders
 from ..register import home
 from ..transports.launch import Confinement
 from ..trust.project import ProjectPath
@@ -60,8 +61,8 @@ def _ours(environ: Mapping[str, str]) -> list[str]:
     """Token, log and configuration of ours: with the token an agent could open a session that is not confined."""
     found: list[str] = []
     for env in (os.environ, environ):
-        config = env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or Path.home()) / ".config"
-        found += [str(home(env)), str(Path(config) / "stagedoor"), env.get("STAGEDOOR_STATE_HOME", "")]
+        found += [str(home(env)), env.get("STAGEDOOR_STATE_HOME", "")]
+        found += [str(folder / "stagedoor") for folder in user_folders("config", env)]
     return [place for place in dict.fromkeys(found) if place]
 
 

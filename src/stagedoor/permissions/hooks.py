@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..errors import BadRequest, LaunchError
+from ..machine.names import is_beneath
 from ..transports.programs import ProgramOverdue, run_program
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, Decision, Deny
@@ -191,7 +192,7 @@ def command(words: Sequence[str], workspace: str) -> list[str]:
     ground = os.path.realpath(workspace)
     for word in (str(Path(program).absolute()), *words[1:]):  # a script that an interpreter is given runs as well
         place = os.path.expanduser(word)  # noqa: PTH111
-        if os.path.isabs(place) and Path(os.path.realpath(place)).is_relative_to(ground):  # noqa: PTH117
+        if os.path.isabs(place) and is_beneath(place, ground):  # noqa: PTH117
             raise BadRequest(
                 f"the hook {place} lies in the workspace, where the agent could change it; put it somewhere else"
             )

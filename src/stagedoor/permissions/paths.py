@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from ..machine.names import short_name
 from .protected import Patterns, Protections, protections
 from .shell.words import HOLE
 
@@ -138,7 +139,16 @@ def resolve(path: str, cwd: str | None, home: str | None = None, *, normal: bool
         path = f"{cwd}/{path}"
     if not normal:
         return path
-    return "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else posixpath.normpath(path)
+    if not path.startswith("/"):
+        return posixpath.normpath(path)
+    return short_name("/" + posixpath.normpath(path).lstrip("/"))
+
+
+def real_paths(path: str, ground: Ground) -> tuple[str, ...]:
+    """An absolute path, and where its links lead if that is another: a rule about one is a rule about the other."""
+    if not ground.on_disk or not path.startswith("/") or HOLE in path or "\0" in path:
+        return (path,)
+    return tuple(dict.fromkeys((path, short_name(os.path.realpath(path)))))
 
 
 def inside(path: str, folder: str) -> bool:
@@ -168,7 +178,7 @@ def _spots(path: str, cwd: str | None, ground: Ground) -> list[Spot]:
     home = None if ground.home is None else os.path.realpath(ground.home)
     real_ground = msgspec.structs.replace(ground, workspace=real_workspace, home=home)
     for named in _matches(whole):
-        real = os.path.realpath(named)
+        real = short_name(os.path.realpath(named))
         if real != spots[0].path:
             spots.append(_locate(real, None, real_ground))
     return spots

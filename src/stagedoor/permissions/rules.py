@@ -14,8 +14,9 @@ import msgspec
 from stagedoor.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
 from stagedoor.unified.tools import target_of
 
+from ..machine.names import short_name
 from .globs import Match, match_command, match_path
-from .paths import Ground, inside, locate, resolve
+from .paths import Ground, inside, locate, real_paths, resolve
 from .risk.judge import RiskVerdict
 from .risk.programs import only_reads
 from .shell.script import ShellCommand
@@ -95,7 +96,7 @@ def call_of(
         units += [Unit(kind="unclear", text=why, operation="execute") for why in problems]
     for path in verdict.paths:
         full = resolve(path, ground.workspace, ground.home) or path
-        units.append(Unit(kind="file", text=path, operation=request.operation, paths=(full,)))
+        units.append(Unit(kind="file", text=path, operation=request.operation, paths=real_paths(full, ground)))
     if not units:
         units.append(Unit(kind="call", text=request.target or tool, operation=request.operation))
     return PolicyCall(
@@ -124,7 +125,8 @@ def _command_units(command: ShellCommand, ground: Ground) -> list[Unit]:
         spot = locate(redirect.target, command.cwds, ground)
         if spot.place != "harmless":
             operation: Operation = "write" if redirect.writes else "read"
-            units.append(Unit(kind="file", text=redirect.target, operation=operation, paths=(spot.path,)))
+            paths = real_paths(spot.path, ground)
+            units.append(Unit(kind="file", text=redirect.target, operation=operation, paths=paths))
     return units
 
 
@@ -136,7 +138,7 @@ def _paths_in(command: ShellCommand, ground: Ground) -> tuple[str, ...]:
             if part and not part.startswith("-") and HOLE not in part and len(part) < 4096:
                 for cwd in command.cwds:
                     if (full := resolve(part, cwd, ground.home)) is not None:
-                        found[full] = None
+                        found |= dict.fromkeys(real_paths(full, ground))
     return tuple(found)
 
 
@@ -202,19 +204,23 @@ def is_fed(command: ShellCommand) -> bool:
 
 
 def _is_outside(unit: Unit, ground: Ground) -> bool:
-    return any(not inside(path, ground.workspace) for path in unit.paths)
+    return any(not inside(path, short_name(ground.workspace)) for path in unit.paths)
 
 
 def _path_holds(rule: Rule, unit: Unit, ground: Ground) -> bool:
     allowing = rule.action == "allow"
     hits = [
-        any(match_path(pattern, path, ground.workspace, loosely=not allowing) for pattern in rule.path)
+        any(_matches(pattern, path, ground.workspace, loosely=not allowing) for pattern in rule.path)
         for path in unit.paths
     ]
     # A rule that allows a path speaks for a command only together with a pattern for the command itself.
     if allowing:
         return bool(hits) and all(hits) and (unit.kind == "file" or bool(rule.command))
     return any(hits)
+
+
+def _matches(pattern: str, path: str, workspace: str, *, loosely: bool) -> bool:
+    return match_path(short_name(pattern), path, short_name(workspace), loosely=loosely)
 
 
 def _command_holds(rule: Rule, unit: Unit) -> Match:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 
+from ..machine.names import is_beneath
 from .repository import GitFailed, Repository, check_ref
 from .settings import last
 from .shadow import Shadow
@@ -63,9 +64,6 @@ def push(repository: Repository, address: str, branch: str) -> str:
 def _outside(repository: Repository) -> list[str]:
     """The entries of ``PATH`` that do not lie in the repository: ssh and the credential helpers are found there."""
     entries = [entry for entry in os.environ.get("PATH", os.defpath).split(os.pathsep) if entry.startswith("/")]
-    own = [os.path.realpath(place) for place in (repository.top, repository.common)]
     return [
-        entry
-        for entry in entries
-        if not any(os.path.commonpath([os.path.realpath(entry), place]) == place for place in own)
+        entry for entry in entries if not any(is_beneath(entry, own) for own in (repository.top, repository.common))
     ]

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import LaunchError
+from ..machine.names import is_beneath
 from ..transports.programs import Finished, ProgramOverdue, Programs
 from .repository import LARGE, SMALL, GitFailed, Repository, read_own
 from .settings import Settings, last
@@ -221,11 +222,7 @@ def _find_git(repository: Repository) -> str:
     """The git program: by an absolute entry of ``PATH``, and none that lies in one of the repository's own folders."""
     main = repository.common.parent if repository.common.name == ".git" else repository.common
     entries = [entry for entry in os.environ.get("PATH", os.defpath).split(os.pathsep) if entry.startswith("/")]
-    outside = [
-        entry
-        for entry in entries
-        if not any(Path(os.path.realpath(entry)).is_relative_to(own) for own in (repository.top, main))
-    ]
+    outside = [entry for entry in entries if not any(is_beneath(entry, own) for own in (repository.top, main))]
     program = shutil.which("git", path=os.pathsep.join(outside))
     if program is None:
         raise GitFailed("git is not installed; install it and try again")

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from stagedoor.machine.folders import user_folder
 from stagedoor.wire.shapes import repaired
 
 Update = dict[str, Any]
@@ -60,8 +61,7 @@ def default_home(env: Mapping[str, str] = os.environ) -> Path:
     """``$STAGEDOOR_UNDERSTUDY_HOME``, else ``stagedoor/understudy`` in the user's state folder."""
     if home := env.get("STAGEDOOR_UNDERSTUDY_HOME"):
         return Path(home)
-    state = env.get("XDG_STATE_HOME") or Path(env.get("HOME") or Path.home()) / ".local" / "state"
-    return Path(state) / "stagedoor" / "understudy"
+    return user_folder("state", env) / "stagedoor" / "understudy"
 
 
 class UnderstudyStore:

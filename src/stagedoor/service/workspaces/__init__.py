@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stagedoor.errors import BadRequest, NotAllowed
+from stagedoor.machine.names import is_beneath
 from stagedoor.register import home
 from stagedoor.whole_file import replace_file
 from stagedoor.worktrees import GitFailed, Worktree, add_worktree, repository_of
@@ -187,7 +188,7 @@ def check_allowed(path: Path, settings: Settings) -> None:
     ours = worktrees_folder(own)
     if not any(path.is_relative_to(root) for root in (*roots(settings), ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
-    if path.is_relative_to(own) and not path.is_relative_to(ours):
+    if is_beneath(path, own) and not path.is_relative_to(ours):
         raise NotAllowed(f"{path} is in the server's own folder, which holds its token; choose another one")
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
+from stagedoor.machine.beneath import open_beneath
 from stagedoor.secret_files import is_secret
 
 MOST_ENTRIES = 2_000
@@ -205,7 +206,7 @@ def read(
 def _open(place: Path, path: str, root: Path) -> int:
     try:
         # Not blocking: a pipe would wait for a writer. No link: the way was resolved, and may have been changed since.
-        descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = open_beneath(root, place, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError as fault:
         raise SessionNotFound(f"file {path!r} not found in the workspace") from fault
     except OSError as fault:
@@ -216,9 +217,6 @@ def _open(place: Path, path: str, root: Path) -> int:
             raise BadRequest(f"{path!r} is not a file; list it instead if it is a folder")
         if is_secret(status):
             raise NotAllowed(f"{path!r} is one of the server's own files under another name; it is never shown")
-        opened = Path(f"/proc/self/fd/{descriptor}")
-        if opened.exists() and not opened.resolve().is_relative_to(root):
-            raise NotAllowed(f"{path!r} is outside the session's workspace; only what is in it can be read")
     except BaseException:
         os.close(descriptor)
         raise

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from ...errors import LaunchError
+from ...machine.names import is_beneath
 from ..launch import Launch
 
 Access = Literal["write", "read", "hide"]
@@ -84,7 +85,7 @@ def _make_folder(folder: str) -> str:
 
 def _refuse_too_wide(folders: Iterable[str], home: str) -> None:
     for folder in folders:
-        if folder == "/" or home == folder or home.startswith(f"{folder}/"):
+        if is_beneath(home, folder):
             raise LaunchError(
                 f"{folder} would be writable as a whole, with your home in it, and that is no confinement: "
                 "choose a folder inside it"

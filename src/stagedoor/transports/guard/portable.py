@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import resource
 import signal
 import sys
 import time
@@ -34,8 +35,8 @@ else:
 
 MARK = b"STAGEDOOR_MARK_"
 SHORTEST, LONGEST = 0.02, 0.25
-SHARE = 10
-"""A look takes at most one part in so many of the time."""
+SHARE = 5
+"""A look takes at most one part in so many of one processor, unless the next would be later than ``LONGEST``."""
 FRESH = 2.0
 """How old a look may be for its sessions to be still the same: no machine gives out all its pids in that time."""
 HOLD = 2.0
@@ -101,12 +102,13 @@ class PortableTree:
     # --------------------------------------------------------------------------------------------------------- looking
 
     def look(self) -> None:
-        began = time.monotonic()
+        used = _processor_time()
         before = self._members
         with contextlib.suppress(OSError):
             self._find(thorough=False)
         self._quiet = min(self._quiet * 1.5, LONGEST) if before == self._members else SHORTEST
-        self.pause = max(self._quiet, SHARE * (time.monotonic() - began))
+        cost = _processor_time() - used
+        self.pause = min(max(self._quiet, SHARE * cost), max(LONGEST, cost))
 
     def rest(self) -> list[int]:
         try:
@@ -142,14 +144,16 @@ class PortableTree:
         """Read the table and remember who of it is ours. ``thorough``: ask again who was not marked before."""
         rows = {row.pid: row for row in table.read() if row.pid not in self._own}
         foreign = {0, os.getsid(0)}  # a child is in the guard's own session, too, for the moment before it leaves
-        sessions = self._sessions if time.monotonic() - self._looked < FRESH else set[int]()
         ours = {pid for pid, row in rows.items() if row.parent == self._root or self._is_known(row)}
-        _spread(rows, ours, sessions - foreign, foreign)
+        sessions = self._sessions - foreign if time.monotonic() - self._looked < FRESH else set[int]()
+        # One that has a leader whom we do not know is another by that number.
+        sessions = {session for session in sessions if session not in rows or session in ours}
+        _spread(rows, ours, sessions, foreign)
         self._since = min(self._since, _now() - int((time.monotonic() - self._created) * 1_000_000) - 2 * table.SLACK)
         others = [row for row in rows.values() if row.pid not in ours and self._may_be_marked(row, thorough=thorough)]
         if found := table.marked([row.pid for row in others], self._entry):
             ours |= found
-            _spread(rows, ours, sessions - foreign, foreign)
+            _spread(rows, ours, sessions, foreign)
         self._unmarked = {pid: seen for pid, seen in self._unmarked.items() if pid in rows and pid not in ours}
         self._sessions = {rows[pid].session for pid in ours}
         self._looked = time.monotonic()
@@ -182,6 +186,12 @@ def _spread(rows: dict[int, ProcessRow], ours: set[int], sessions: set[int], for
         inside = (sessions | {rows[pid].session for pid in ours}) - foreign
         more = {pid for pid, row in rows.items() if pid not in ours and (row.parent in ours or row.session in inside)}
         ours |= more
+
+
+def _processor_time() -> float:
+    """Used by this process and by each ``ps`` it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _now() -> int:

@@ -1,0 +1,28 @@
+"""Open a file that surely lies below a folder, whoever changes what in between. POSIX only: each part of the way is
+opened in the one before, and none of them may be a link. So nobody has to ask afterwards where the opened file is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+WAY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_beneath(root: Path, path: Path, flags: int) -> int:
+    """``path`` is below ``root``, with all links resolved; what has become a link since is ``ELOOP`` or ``ENOTDIR``.
+
+    Raises ``ValueError`` when ``path`` is not below ``root``.
+    """
+    *folders, name = path.relative_to(root).parts or (".",)
+    if ".." in (*folders, name):
+        raise ValueError(f"{path} is not resolved")
+    place = os.open(root, WAY & ~os.O_NOFOLLOW)
+    try:
+        for folder in folders:
+            inner = os.open(folder, WAY, dir_fd=place)
+            os.close(place)
+            place = inner
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
