@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .unified.events import Error as Error
     from .unified.events import Event as Event
     from .unified.events import FileChange as FileChange
+    from .unified.events import FilesRestored as FilesRestored
     from .unified.events import Init as Init
     from .unified.events import Notice as Notice
     from .unified.events import PermissionRequest as PermissionRequest
@@ -107,9 +108,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "unified.capabilities": ("Capabilities",),
     "unified.decisions": ("Allow", "Deny"),
     "unified.events": (
-        "Done", "Error", "Event", "FileChange", "Init", "Notice", "PermissionRequest", "PermissionResolved", "Plan",
-        "PlanItem", "Retry", "Text", "TextDelta", "Thinking", "ThinkingDelta", "ToolProgress", "ToolResult", "ToolUse",
-        "TurnCompleted", "TurnStarted", "Unrecognized", "Usage", "UsageReport",
+        "Done", "Error", "Event", "FileChange", "FilesRestored", "Init", "Notice", "PermissionRequest",
+        "PermissionResolved", "Plan", "PlanItem", "Retry", "Text", "TextDelta", "Thinking", "ThinkingDelta",
+        "ToolProgress", "ToolResult", "ToolUse", "TurnCompleted", "TurnStarted", "Unrecognized", "Usage", "UsageReport",
     ),
     "unified.options": ("McpServer", "OpenOptions", "Options"),
 }  # fmt: skip

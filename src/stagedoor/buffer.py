@@ -158,5 +158,6 @@ def may_be_dropped(item: object) -> bool:
         events.Init | events.TurnStarted | events.Text | events.Thinking | events.ToolUse | events.ToolResult
         | events.FileChange | events.Plan | events.PermissionRequest | events.PermissionResolved | events.Error
         | events.TurnCompleted | events.Done | events.Unrecognized | events.Retry | events.Notice
+        | events.FilesRestored
     )  # fmt: skip
     return not isinstance(item, whole)

@@ -8,6 +8,7 @@ from stagedoor.unified.events import (
     Error,
     Event,
     FileChange,
+    FilesRestored,
     Init,
     Notice,
     PermissionRequest,
@@ -110,6 +111,15 @@ SAMPLES: list[Event] = [
     Done(status="interrupted"),
     Done(status="max_turns"),
     Done(status="max_budget"),
+    FilesRestored(
+        before_turn=1,
+        checkpoint="000001",
+        redo="000002",
+        files=2,
+        paths=["a.py", "b.py"],
+        not_restored=["c: no"],
+        who="phone",
+    ),
     Unrecognized(raw='{"type":"news"}', why="unknown type 'news'"),
     Text(text="raw", native=msgspec.Raw(b'{"type":"assistant"}')),
 ]

@@ -41,6 +41,7 @@ def test_the_methods_are_those_that_were_asked_for() -> None:
             f"session/{name}"
             for name in (
                 *("list", "get", "events", "send", "settings", "set", "subscribe", "unsubscribe", "listen", "resume"),
+                *("checkpoints", "undo"),
             )
         ),
         *(

@@ -19,11 +19,11 @@ from tests.shadow_git.hostile import GROUNDS, build, try_plain_git
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-ALL = ("look", "track", "swapped", "read", "worktree", "change")
+ALL = ("look", "track", "swapped", "read", "worktree", "undo", "change")
 DEEP = {
     "all_of_it": ALL,
-    "submodule_replaced": ("track", "read", "worktree", "change"),
-    "promisor_ssh": ("track", "read", "worktree"),
+    "submodule_replaced": ("track", "read", "worktree", "undo", "change"),
+    "promisor_ssh": ("track", "read", "worktree", "undo"),
     "linked_worktree": ("swapped", "worktree", "change"),
     "worktree_settings": ("worktree",),
     "git_in_the_folder": ("track", "worktree"),
@@ -34,6 +34,7 @@ OUR_GIT = frozenset(
     {
         "status", "update-index", "diff-index", "diff-tree", "cat-file", "write-tree", "read-tree", "commit-tree",
         "update-ref", "rev-parse", "rev-list", "checkout-index", "ls-files", "reset", "rm",
+        "hash-object", "mktree", "for-each-ref", "prune",
     }
 )  # fmt: skip
 NEEDS_MORE = {
@@ -104,6 +105,8 @@ def test_no_repository_makes_anything_run(tmp_path: Path) -> None:
         "git_file_elsewhere", "common_elsewhere", "bare_here", "promisor_ssh", "promisor_ext", "promisor_upload_pack",
         "credentials",
     }, looked  # fmt: skip
+    undone = {name: outcome for name, verb, outcome in outcomes if verb == "undo"}
+    assert {name: outcome for name, outcome in undone.items() if outcome != [True, ["d.txt"], []]} == {}
     worktrees = {
         name: outcome for name, verb, outcome in outcomes if verb == "worktree" and not isinstance(outcome, str)
     }

@@ -17,6 +17,7 @@ from typing import Any
 from stagedoor.errors import StagedoorError
 from stagedoor.service.workspaces import git as service_git
 from stagedoor.shadow_git import changing
+from stagedoor.shadow_git.checkpoints import Checkpoints
 from stagedoor.shadow_git.repository import GitFailed, locate
 from stagedoor.unified.events import FileChange
 from stagedoor.workspace import WorkspaceChanges
@@ -102,6 +103,24 @@ def change(work: Path) -> Any:
     return [bool(made), bool(again)]
 
 
+def undo(work: Path) -> Any:
+    """A turn that plants more, in the middle of which the git directory is another one, and its undo."""
+    checkpoints = Checkpoints(work.parent / "home", work)
+    kept = checkpoints.take("s", 1, at=1)
+    before = (work / "d.txt").read_bytes() if (work / "d.txt").is_file() else None
+    (work / "d.txt").write_text("changed by an agent\n")
+    (work / "sub-turn").mkdir()
+    (work / "sub-turn" / ".gitattributes").write_text("* filter=x diff=x ident\n")
+    one = checkpoints.restore("s", paths=["d.txt"], at=2)
+    assert before is None or (work / "d.txt").read_bytes() == before
+    all_of_it = checkpoints.restore("s", at=3)
+    assert not (work / "sub-turn").exists()
+    checkpoints.restore("s", checkpoint=all_of_it.redo, at=4)
+    shutil.rmtree(work / "sub-turn")
+    checkpoints.forget("s")
+    return [kept.files > 0, list(one.paths), list(all_of_it.not_restored)]
+
+
 def attempt(verb: Callable[[Path], Any], work: Path) -> Any:
     try:
         outcome = verb(work)
@@ -111,7 +130,7 @@ def attempt(verb: Callable[[Path], Any], work: Path) -> Any:
 
 
 VERBS: dict[str, Callable[[Path], Any]] = {
-    verb.__name__: verb for verb in (look, track, swapped, read, worktree, change)
+    verb.__name__: verb for verb in (look, track, swapped, read, worktree, undo, change)
 }
 
 if __name__ == "__main__":

@@ -94,6 +94,9 @@ class EventLines:
                 return self._line(self._style("bad", f"error ({event.kind}): {clean(event.message)}"))
             case events.Notice() if event.level != "info":
                 return self._line(self._style("dim", f"{event.level}: {clean(event.message)}"))
+            case events.FilesRestored():
+                left = "".join(f"\n  not restored: {one_line(path)}" for path in event.not_restored)
+                return self._line(self._style("dim", f"{events.restored_words(event)}{left}"))
             case events.Init():
                 self._cwd = event.cwd.rstrip("/") + "/" if event.cwd else ""
                 return ""

@@ -67,6 +67,8 @@ class AcpUpdates:
                 return [{"sessionUpdate": "plan", "entries": entries}]
             case canonical.Notice(level=level, message=message):
                 return [] if level == "info" else _thought(event, f"{level}: {message}\n")
+            case canonical.FilesRestored():
+                return _thought(event, f"{canonical.restored_words(event)}\n")
             case canonical.Error(message=message):
                 return _thought(event, f"error: {message}\n")
             case canonical.TurnCompleted():

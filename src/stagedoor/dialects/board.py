@@ -105,6 +105,8 @@ class BoardProjection:
                 return [_log(event, f"Retry {count}: {reason}" if reason else f"Retry {count}")]
             case canonical.Notice(level=level, message=message):
                 return [_log(event, message if level == "info" else f"{level.capitalize()}: {message}")]
+            case canonical.FilesRestored():
+                return [_log(event, canonical.restored_words(event))]
             case canonical.Error(message=message, fatal=fatal):
                 self._failure = message if fatal else self._failure
                 return [("error", own_fields(event))]

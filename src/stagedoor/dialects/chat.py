@@ -17,7 +17,7 @@ SILENT: dict[str, str] = {
     "plan": "the dialect has no event for plans", "retry": "the dialect has no event for it",
     "notice": "only a notice of level `error` has an event, `Error`",
     "done": "the last turn's `Complete` or `Error` covers it; sent only when there was no turn",
-    "unrecognized": "nothing a chat could show",
+    "unrecognized": "nothing a chat could show", "files_restored": "the dialect has no event for it",
 }  # fmt: skip
 
 
@@ -192,6 +192,7 @@ class ChatProjection:
             case (
                 canonical.ToolProgress()
                 | canonical.FileChange()
+                | canonical.FilesRestored()
                 | canonical.Plan()
                 | canonical.Retry()
                 | canonical.Unrecognized()

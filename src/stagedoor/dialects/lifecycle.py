@@ -17,6 +17,7 @@ from .event_parts import Drafts, checklist, iso_time, whole_ms
 SILENT: dict[str, str] = {
     "thinking_delta": "the dialect has no event for thoughts",
     "thinking": "the dialect has no event for thoughts",
+    "files_restored": "the dialect has no event for what people do to files",
     "usage": "tokens are reported once, by `turnCompleted`, `turnFailed` and `sessionEnded`",
     "notice": "only a notice of level `error` has an event, `error`",
 }
@@ -298,6 +299,8 @@ class LifecycleProjection:
                 head |= {"error_type": "unknown", "code": code}
                 error = LifecycleError(**head, message=message, fatal=False, agent_type=event.agent)
                 return [error] if level == "error" else []
+            case canonical.FilesRestored():
+                return []
             case canonical.Error(kind=kind, message=message, fatal=fatal):
                 self._failure = event if fatal else self._failure
                 error_type = _ERROR_TYPES[kind]

@@ -339,6 +339,8 @@ class NotifyProjection:
                 return True
             case canonical.UsageReport() | canonical.Notice() | canonical.ToolProgress() | canonical.Retry():
                 return False
+            case canonical.FilesRestored():
+                return False
             case canonical.ToolResult(tool_use_id=tool_id) if tool_id == speaker:
                 return True
             case canonical.PermissionResolved():
@@ -405,6 +407,9 @@ class NotifyProjection:
                 return [_message(event, NotifyTextBlock(message), role="user")]
             case canonical.Notice(level=level, code=code, message=message):
                 return self._status(event, notice=NotifyNotice(level=level, code=code, message=message))
+            case canonical.FilesRestored():
+                words = canonical.restored_words(event)
+                return self._status(event, notice=NotifyNotice(level="info", code=event.type, message=words))
             case canonical.Error(kind=kind, message=message, fatal=fatal):
                 self._failure = message if fatal else self._failure
                 error_payload = NotifyAgentError(agent_type=event.agent, code=kind, message=message, fatal=fatal)

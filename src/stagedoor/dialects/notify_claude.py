@@ -188,6 +188,7 @@ def _written(event: Event) -> NotifyClaudeLog | None:
             | canonical.UsageReport()
             | canonical.Retry()
             | canonical.Notice()
+            | canonical.FilesRestored()
             | canonical.Error()
             | canonical.Done()
         ):

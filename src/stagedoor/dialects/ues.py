@@ -245,6 +245,7 @@ def _event(event: Event) -> UesEvent:
             | canonical.UsageReport()
             | canonical.Retry()
             | canonical.Notice()
+            | canonical.FilesRestored()
             | canonical.TurnCompleted()
             | canonical.Unrecognized()
         ):

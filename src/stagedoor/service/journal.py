@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -377,9 +377,20 @@ UPKEEP_EVERY = 3600.0
 
 
 class Upkeep:
-    """``keep_days``: how long ended sessions keep their records. An idempotency key counts for a day."""
+    """``keep_days``: how long ended sessions keep their records. An idempotency key counts for a day.
 
-    def __init__(self, journal: Journal, keep_days: float | None, now: Callable[[], int]) -> None:
+    ``sweep`` clears away what is kept outside the log.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        keep_days: float | None,
+        now: Callable[[], int],
+        *,
+        sweep: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._sweep = sweep
         self._journal = journal
         self._keep_days = keep_days
         self._now = now
@@ -395,6 +406,8 @@ class Upkeep:
         await self._journal.write(Sweep(self._now() - DAY))
         if self._keep_days is not None:
             await self._journal.retain(self._keep_days, self._now())
+        if self._sweep is not None:
+            await self._sweep()
 
     async def _repeat(self) -> None:
         while True:

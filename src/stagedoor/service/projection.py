@@ -129,7 +129,10 @@ def project(view: SessionView, event: Event) -> SessionView:
             return view
 
 
-IRRELEVANT = ("text_delta", "thinking_delta", "tool_progress", "notice", "retry", "file_change", "plan", "unrecognized")
+IRRELEVANT = (
+    "text_delta", "thinking_delta", "tool_progress", "notice", "retry", "file_change", "plan", "unrecognized",
+    "files_restored",
+)  # fmt: skip
 """The types of records that do not matter for what is left open."""
 MID_TURN = ("starting", "working", "waiting")
 

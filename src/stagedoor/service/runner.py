@@ -58,6 +58,7 @@ class SessionRunner:
         sleep_after: float | None,
         broken: Callable[[StoreError], None],
         on_end: Callable[[str], None],
+        before_turn: Callable[[SessionView, int], Awaitable[Notice | None]],
     ) -> None:
         self.log = log
         self.task: asyncio.Task[None] | None = None
@@ -67,6 +68,7 @@ class SessionRunner:
         self._sleep_after = sleep_after
         self._broken = broken
         self._on_end = on_end
+        self._before_turn = before_turn
         self._life: Life | None = None
         self._decided: list[Question] = []
         self._arriving = 0
@@ -90,6 +92,11 @@ class SessionRunner:
     @property
     def awake(self) -> bool:
         return self._life is not None
+
+    @property
+    def in_turn(self) -> bool:
+        """A turn runs, or is about to."""
+        return self._in_turn
 
     @property
     def can_doze(self) -> bool:
@@ -254,7 +261,11 @@ class SessionRunner:
                 return
             life.used, self._reopening = True, ""
             self.log.turn_over.clear()
+            notice: Notice | None = None
             if not life.session.in_turn:  # else the agent has started one by itself, and ours comes after it
+                notice = await self._before_turn(self.view, self.view.turn + 1)
+                if self._ending is not None:
+                    return
                 await self._announce(message, lost=lost)
                 self.log.sending = message
                 with contextlib.suppress(Exception):  # the stream has said what went wrong
@@ -262,6 +273,8 @@ class SessionRunner:
             else:
                 self.log.taken = None
             await first_of(self.log.turn_over.wait(), life.pump)
+            if notice is not None:  # not before: ``init`` comes first
+                await self.log.say(notice)
         finally:
             self._turning = False
             self.log.taken = None

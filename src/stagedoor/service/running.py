@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from stagedoor.errors import StoreBroken, StoreError, TooMany
 from stagedoor.session import Session
 from stagedoor.transports.tasks import TaskOwner
+from stagedoor.unified.events import Notice
 
 from .config.settings import Settings
 from .journal import Journal
@@ -56,6 +57,8 @@ class RunningSessions:
         self.counts: Counter[str] = Counter()
         self.tasks = TaskOwner()
         """Of the verbs under way."""
+        self.before_turn: Callable[[SessionView, int], Awaitable[Notice | None]] = _nothing_before
+        """Awaited before a prompt is sent; what it returns is told after the turn."""
         self.fault: StoreError | None = None
         """Why no more work is taken, if it is not."""
         self._journal = journal
@@ -78,6 +81,7 @@ class RunningSessions:
             sleep_after=self._settings.sleep_after,
             broken=self.broken,
             on_end=self._ended,
+            before_turn=lambda view, turn: self.before_turn(view, turn),
         )
         for watcher in tuple(self.watchers):
             watcher(session_log.view)
@@ -93,6 +97,10 @@ class RunningSessions:
             counts=self.counts,
             audit=self._opening.audit,
         )
+
+    def working(self) -> list[str]:
+        """The folders in which a turn runs now."""
+        return [runner.view.cwd for runner in self.runners.values() if runner.in_turn]
 
     def counters(self) -> dict[str, int]:
         """What has happened since the start, and how it stands: ``created <agent>``, ``ended <agent> <state>``, …"""
@@ -169,6 +177,10 @@ class RunningSessions:
     def _ended(self, session_id: str) -> None:
         self.runners.pop(session_id, None)
         self.seats.leave(session_id)
+
+
+async def _nothing_before(view: SessionView, turn: int) -> Notice | None:
+    return None
 
 
 class _OwnsTasks(Protocol):

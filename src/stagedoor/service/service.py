@@ -82,7 +82,6 @@ class Service:
         opening = Opening(settings, self.home)
         self._running = running = RunningSessions(journal, opening, settings, now=now, new_id=new_id)
         self._changes = ConfigChanges(journal, now)
-        self._upkeep = Upkeep(journal, settings.keep_days, now)
         self.policy = opening.policy
         self.trust = opening.trust
         self.policy_file = opening.policy_file
@@ -91,6 +90,7 @@ class Service:
         self.agents = Agents(settings)
         self.sessions = Sessions(journal, running, opening, self.agents, settings, self.home, now=now, new_id=new_id)
         self.workspaces = self.sessions.workspaces
+        self._upkeep = Upkeep(journal, settings.keep_days, now, sweep=self.sessions.undoing.sweep)
         self.events = Events(journal, self.sessions.get)
         self.questions = Questions(journal.store, running, opening, self.sessions.get, now=now, new_id=new_id)
         self.stored = Past(journal, settings, now=now, new_id=new_id)

@@ -21,6 +21,7 @@ from stagedoor.errors import (
     StoreError,
     TooMany,
 )
+from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Notice
 from stagedoor.unified.options import Approval, Tier, without_modes
@@ -36,6 +37,7 @@ from .store import Query, place_of
 from .views import AttachedFile, QueuedPrompt, SessionSpec, SessionView
 from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
 from .workspaces.attachments import attach
+from .workspaces.undoing import Undoing
 
 _log = logging.getLogger("stagedoor.service")
 
@@ -68,6 +70,15 @@ class Sessions:
             check=lambda place: check_allowed(place, settings),
             push_to=settings.push,
         )
+        self.undoing = Undoing(
+            home,
+            self.workspaces.folder,
+            audit=opening.audit,
+            working=running.working,
+            now=now,
+            on=settings.checkpoints,
+        )
+        running.before_turn = self.undoing.before_turn
 
     @property
     def tasks(self) -> TaskOwner:
@@ -255,6 +266,27 @@ class Sessions:
         return await self.get(session_id)
 
     @to_the_end
+    async def undo(
+        self,
+        session_id: str,
+        *,
+        turn: int | None = None,
+        checkpoint: str = "",
+        paths: Sequence[str] = (),
+        who: str = "",
+    ) -> UndoResult:
+        """Put the workspace, or ``paths`` of it, back as it was before ``turn`` (left out: the last one).
+
+        ``checkpoint`` names any other state that was kept, as the one before an undo. The log tells it, unless the
+        session has ended; the audit log does in any case.
+        """
+        view = await self.get(session_id)
+        result, event = await self.undoing.restore(view, turn=turn, checkpoint=checkpoint, paths=paths, who=who)
+        if (runner := self._running.get(session_id)) is not None:
+            await runner.log.say(event)
+        return result
+
+    @to_the_end
     async def change(
         self,
         session_id: str,
@@ -317,6 +349,8 @@ class Sessions:
             await runner.ended()  # its last event is stored, and it is being put away
         await self._journal.forget(session_id)
         await self._forget(session_id)
+        await self.workspaces.forget(session_id)
+        await self.undoing.forget(session_id, view.cwd)
 
     @to_the_end
     async def finish_worktree(self, session_id: str, *, keep: bool) -> SessionView:

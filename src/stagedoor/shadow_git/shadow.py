@@ -76,7 +76,8 @@ class Shadow:
     """Use as ``with Shadow(repository) as shadow``. Blocks: call it in a thread.
 
     ``writing``: references and objects go to the repository itself, and so does the index. ``more_objects``: folders in
-    which objects are found too. ``unfinished``: what is being made, and goes too if we are killed.
+    which objects are found too. ``unfinished``: what is being made, and goes too if we are killed. ``settings``: ours,
+    above all others.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class Shadow:
         writing: bool = False,
         more_objects: tuple[Path, ...] = (),
         unfinished: tuple[Path, ...] = (),
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.repository = repository
+        self._settings = dict(settings or {})
         self.head = repository.head()
         self._program = _find_git(repository)
         self.folder = Path(tempfile.gettempdir()) / f"stagedoor-git-{secrets.token_hex(8)}"
@@ -191,7 +194,7 @@ class Shadow:
             **settings,
             "core.excludesfile": str(Path(ignored).expanduser()),
         }
-        (folder / "config").write_bytes(os.fsencode(_written({**_ALWAYS, **settings})))
+        (folder / "config").write_bytes(os.fsencode(_written({**_ALWAYS, **settings, **self._settings})))
 
     def _open_for_writing(self) -> None:
         """References, their logs and the objects are the repository's own; locks are git's as ever."""

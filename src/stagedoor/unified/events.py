@@ -254,6 +254,32 @@ class Notice(Header, frozen=True, kw_only=True, tag="notice"):
     """With these: what the agent may load, or what is switched off."""
 
 
+class FilesRestored(Header, frozen=True, kw_only=True, tag="files_restored"):
+    """Somebody has put files of the workspace back as they were before a turn. The agent is not told."""
+
+    type: ClassVar[Literal["files_restored"]] = "files_restored"
+    before_turn: int
+    checkpoint: str
+    """What they were restored from."""
+    redo: str
+    """The checkpoint of how they stood: restored, it undoes this."""
+    files: int = always_sent(0)
+    """How many have changed by it."""
+    paths: list[str] = []
+    """The first of them."""
+    not_restored: list[str] = []
+    """Those that stayed as they were, each with the reason."""
+    who: str = ""
+    """The device or person, where a server knows."""
+
+
+def restored_words(event: FilesRestored) -> str:
+    """One sentence for readers that have no place for the fields."""
+    many = "1 file" if event.files == 1 else f"{event.files} files"
+    left = f"; {len(event.not_restored)} could not be restored" if event.not_restored else ""
+    return f"Restored {many} to before turn {event.before_turn}{left}"
+
+
 class Error(Header, frozen=True, kw_only=True, tag="error"):
     type: ClassVar[Literal["error"]] = "error"
     kind: ErrorKind
@@ -320,7 +346,7 @@ def steered(text: str) -> Notice:
 Event: TypeAlias = (
     Init | TurnStarted | TextDelta | Text | ThinkingDelta | Thinking | ToolUse | ToolProgress | ToolResult | FileChange
     | Plan | PermissionRequest | PermissionResolved | UsageReport | Retry | Notice | Error | TurnCompleted | Done
-    | Unrecognized
+    | Unrecognized | FilesRestored
 )  # fmt: skip
 
 _ENCODER = msgspec.json.Encoder()

@@ -21,6 +21,7 @@ from .events import (
     Error,
     Event,
     FileChange,
+    FilesRestored,
     Init,
     Notice,
     PermissionRequest,
@@ -383,6 +384,7 @@ RULES: dict[type[Event], Callable[[Grammar, Any, int], list[Event]]] = {
     Error: Grammar._failure,
     Notice: Grammar._noticed,
     Unrecognized: Grammar._alone,
+    FilesRestored: Grammar._alone,
     TurnCompleted: Grammar._complete,
     Done: Grammar._only_by_end,
 }

@@ -10,6 +10,8 @@ from stagedoor.service.views import Scope
 from stagedoor.service.workspaces.files import FileText, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.git_changes import GitBranches, GitCommit, GitPush
+from stagedoor.service.workspaces.undoing import CheckpointList
+from stagedoor.shadow_git.checkpoints import UndoResult
 
 from . import agents, git, params, results, sessions
 from .client import RpcCall
@@ -62,6 +64,10 @@ _TABLE = (
            "watch", params.ListenParams, results.ListenResult, sessions.listen),
     RpcMethod("session/resume", "Continue an ended session in a new one, or any session with `fork`.",
            "run", params.ResumeParams, results.RunResult, sessions.resume),
+    RpcMethod("session/checkpoints", "List the states of the workspace that can be restored.",
+           "watch", params.GitStatusParams, CheckpointList, sessions.checkpoints),
+    RpcMethod("session/undo", "Restore files as they were before a turn; refused while a turn runs.",
+           "run", params.UndoParams, UndoResult, sessions.undo),
     RpcMethod("git/status", "Show the git status of a session's workspace, and which files have changed.",
            "watch", params.GitStatusParams, GitStatus, git.status),
     RpcMethod("git/diff", "Show all changes in the workspace since the session started, new files included.",

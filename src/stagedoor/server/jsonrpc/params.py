@@ -189,6 +189,15 @@ class ResumeParams(RpcParams, frozen=True, kw_only=True):
     dialect: Dialect = "notify"
 
 
+class UndoParams(RpcParams, frozen=True, kw_only=True):
+    """The state before ``turn`` (left out: the last one), or any ``checkpoint``, of all files or of ``paths`` alone."""
+
+    session_id: str = ""
+    turn: Annotated[int, msgspec.Meta(ge=1, le=2**53)] | None = None
+    checkpoint: str = ""
+    paths: tuple[str, ...] = ()
+
+
 class GitStatusParams(RpcParams, frozen=True, kw_only=True):
     session_id: str = ""
 

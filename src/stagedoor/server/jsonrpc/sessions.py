@@ -13,6 +13,8 @@ from stagedoor.errors import BadRequest
 from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.stored import LAST, PastSession
 from stagedoor.service.workspaces.files import FileText, Listing
+from stagedoor.service.workspaces.undoing import CheckpointList
+from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.unified.decisions import Allow, Decision, Deny
 
 from ..problems import InvalidField
@@ -22,6 +24,7 @@ from .params import (
     EventsParams,
     FileListParams,
     FileReadParams,
+    GitStatusParams,
     ListenParams,
     PermissionAnswerParams,
     PermissionListParams,
@@ -32,6 +35,7 @@ from .params import (
     SetParams,
     SettingsParams,
     SubscribeParams,
+    UndoParams,
     UnsubscribeParams,
 )
 from .results import (
@@ -216,6 +220,20 @@ def _decision(params: PermissionAnswerParams) -> Decision:
         if value:
             raise InvalidField(f"{name} works only with allow; leave it out", field=f"$.{name}")
     return Deny(params.message, params.interrupt)
+
+
+async def checkpoints(call: RpcCall, params: GitStatusParams) -> CheckpointList:
+    return await call.service.sessions.undoing.list(call.session(params.session_id))
+
+
+async def undo(call: RpcCall, params: UndoParams) -> UndoResult:
+    return await call.service.sessions.undo(
+        call.session(params.session_id),
+        turn=params.turn,
+        checkpoint=params.checkpoint,
+        paths=params.paths,
+        who=call.caller.name,
+    )
 
 
 async def file_list(call: RpcCall, params: FileListParams) -> Listing:

@@ -13,6 +13,8 @@ from stagedoor.service.workspaces import folders_in, session_folder
 from stagedoor.service.workspaces.files import FileText, Folders, FoundFiles, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.trust import FolderTrust
+from stagedoor.service.workspaces.undoing import CheckpointList
+from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.trust.record import TrustedFolder
 
 from .operations import LARGEST, Operation, PathText, RestCall, Words
@@ -65,12 +67,31 @@ class WorktreeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool
 
 
+class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The state before ``turn`` (left out: the last one), or any ``checkpoint``, of all files or of ``paths`` alone."""
+
+    turn: _LINE | None = None
+    checkpoint: Words = ""
+    paths: Annotated[tuple[PathText, ...], msgspec.Meta(max_length=1000)] = ()
+
+
 async def git(call: RestCall[None, None]) -> GitStatus:
     return await call.service.workspaces.git_status(call.session_id)
 
 
 async def diff(call: RestCall[PathQuery, None]) -> WorkspaceDiff:
     return await call.service.workspaces.diff(call.session_id, path=call.query.path)
+
+
+async def checkpoints(call: RestCall[None, None]) -> CheckpointList:
+    return await call.service.sessions.undoing.list(call.session_id)
+
+
+async def undo(call: RestCall[None, UndoBody]) -> UndoResult:
+    body = call.body
+    return await call.service.sessions.undo(
+        call.session_id, turn=body.turn, checkpoint=body.checkpoint, paths=body.paths, who=call.who
+    )
 
 
 async def files(call: RestCall[PathQuery, None]) -> Listing:
@@ -126,6 +147,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="sessionDiff", method="GET", path=_SESSION + "/diff", tag="workspaces", scope="watch", verb=diff,
         summary="What has changed since the session started", query=PathQuery, answer=WorkspaceDiff, faults=(404,),
+    ),
+    Operation(
+        name="listCheckpoints", method="GET", path=_SESSION + "/checkpoints", tag="workspaces", scope="watch",
+        verb=checkpoints, summary="The states of the workspace that can be restored", answer=CheckpointList,
+        faults=(403, 404),
+    ),
+    Operation(
+        name="undo", method="POST", path=_SESSION + "/undo", tag="workspaces", scope="run", verb=undo,
+        summary="Restore files as they were before a turn; refused while a turn runs", bodies=(UndoBody,),
+        answer=UndoResult, faults=(403, 404, 409),
     ),
     Operation(
         name="listFiles", method="GET", path=_SESSION + "/files", tag="workspaces", scope="watch", verb=files,

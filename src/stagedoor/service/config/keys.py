@@ -89,6 +89,12 @@ KEYS: tuple[Key, ...] = (
         setting="push",
     ),
     Key(
+        path="workspaces.checkpoints",
+        kind="flag",
+        about="before each turn, keep how the workspace stands, so that a turn or a file can be undone",
+        setting="checkpoints",
+    ),
+    Key(
         path="workspaces.trusted_folders",
         kind="paths",
         about="folders whose own settings, hooks, plugins and tool servers take part, with all that is in a plain "

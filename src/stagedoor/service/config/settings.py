@@ -66,6 +66,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     projects: Mapping[str, str] = {}
     push: tuple[str, ...] = ()
     """Addresses that branches may be pushed to; one that ends with ``/`` or ``:`` stands for all that begin so."""
+    checkpoints: bool = True
+    """Before each turn it is kept how the workspace stands, so that the turn can be undone."""
     trusted_folders: tuple[str, ...] = ()
     """Folders whose own settings, hooks and tool servers take part, whichever agent runs there."""
     default_agent: str = ""

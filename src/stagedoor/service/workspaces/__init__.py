@@ -59,11 +59,11 @@ class Workspaces:
             await asyncio.to_thread(shutil.rmtree, self._snapshots / session_id, ignore_errors=True)
 
     async def git_status(self, session_id: str) -> GitStatus:
-        return await git.status(await self._folder(session_id))
+        return await git.status(await self.folder(session_id))
 
     async def changes(self, session_id: str, *, who: str = "") -> GitChanges:
         """What can be changed with git there."""
-        folder = await self._folder(session_id)
+        folder = await self.folder(session_id)
         return GitChanges(folder, check=self._check, push_to=self._push_to, who=who)
 
     async def diff(self, session_id: str, *, path: str = "") -> WorkspaceDiff:
@@ -71,7 +71,7 @@ class Workspaces:
         view = await self._get(session_id)
         if not path and (last := await asyncio.to_thread(self._last_diff, view)) is not None:
             return last
-        folder = await self._folder(session_id)
+        folder = await self.folder(session_id)
         if path:
             await self._place(session_id, path)
         snapshots = self._snapshots and self._snapshots / session_id
@@ -97,7 +97,7 @@ class Workspaces:
 
     async def files(self, session_id: str, path: str = "") -> Listing:
         await self._place(session_id, path)
-        return await asyncio.to_thread(files.listing, await self._folder(session_id), path)
+        return await asyncio.to_thread(files.listing, await self.folder(session_id), path)
 
     async def find(self, session_id: str, words: str) -> FoundFiles:
         """Files of the workspace by some letters of their path."""
@@ -109,22 +109,23 @@ class Workspaces:
                 return False
             return True
 
-        return await asyncio.to_thread(files.find, await self._folder(session_id), words, allowed)
+        return await asyncio.to_thread(files.find, await self.folder(session_id), words, allowed)
 
     async def read(
         self, session_id: str, path: str, *, first_line: int | None = None, last_line: int | None = None
     ) -> FileText:
         await self._place(session_id, path)
-        folder = await self._folder(session_id)
+        folder = await self.folder(session_id)
         return await asyncio.to_thread(files.read, folder, path, first_line=first_line, last_line=last_line)
 
     async def watch(self, session_id: str) -> AsyncGenerator[Touched]:
         """What is touched in the workspace. An empty one comes first: from then on nothing is missed."""
-        async with aclosing(self._watches.follow(await self._folder(session_id))) as touches:
+        async with aclosing(self._watches.follow(await self.folder(session_id))) as touches:
             async for touched in touches:
                 yield touched
 
-    async def _folder(self, session_id: str) -> Path:
+    async def folder(self, session_id: str) -> Path:
+        """Of a session. Raises when it is gone, or leads to what is shown to nobody."""
         view = await self._get(session_id)
         folder = Path(view.cwd)
         if not await asyncio.to_thread(folder.is_dir):

@@ -258,6 +258,17 @@ declare namespace Unified {
     why: string;
   }
 
+  interface FilesRestored extends Header {
+    type: "files_restored";
+    beforeTurn: number;
+    checkpoint: string;
+    redo: string;
+    files: number;
+    paths?: string[];
+    notRestored?: string[];
+    who?: string;
+  }
+
   type Event =
     | Init
     | TurnStarted
@@ -278,5 +289,6 @@ declare namespace Unified {
     | Error
     | TurnCompleted
     | Done
-    | Unrecognized;
+    | Unrecognized
+    | FilesRestored;
 }
