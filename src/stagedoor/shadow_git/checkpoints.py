@@ -154,10 +154,10 @@ class Checkpoints:
         manifest = shadow.git("hash-object", "-w", "--stdin", content=_written(found)).decode().strip()
         parts = (f"040000 tree {tree}\tfiles", f"100644 blob {manifest}\tmanifest")
         whole = shadow.git("mktree", "-z", content=_lines(parts)).decode().strip()
-        known = [int(one.id) for one in self._listed(shadow, session_id)]
+        earlier = [int(one.id) for one in self._listed(shadow, session_id)]
         names = [f"{_printable(path)}: {why}" for path, why in sorted(found.left_out.items())]
         taken = Checkpoint(
-            id=f"{max(known, default=0) + 1:06}",
+            id=f"{max(earlier, default=0) + 1:06}",
             session_id=session_id,
             turn=turn,
             kind=kind,
@@ -330,14 +330,18 @@ class _Changes:
                     refused[path] = (fault.strerror or str(fault)).lower()
 
             for path in reversed(self._all):  # what is in a folder before the folder
-                there, wanted = now.get(path), target.get(path)
+                there, restored = now.get(path), target.get(path)
                 if there is None:
                     continue
-                if wanted is None or (wanted.kind != there.kind and "folder" in (wanted.kind, there.kind)):
+                if restored is None or (restored.kind != there.kind and "folder" in (restored.kind, there.kind)):
                     attempt(path, writer.remove, there.kind)
             for path in self._all:
-                wanted = target.get(path)
-                if wanted is not None and wanted.kind == "folder" and (path not in now or now[path].kind != "folder"):
+                restored = target.get(path)
+                if (
+                    restored is not None
+                    and restored.kind == "folder"
+                    and (path not in now or now[path].kind != "folder")
+                ):
                     attempt(path, writer.make_folder)
                     made.add(path)
             written = {path: entry for path, entry in self.written.items() if path not in refused}
@@ -347,26 +351,26 @@ class _Changes:
                 else:
                     attempt(path, writer.write_file, content, target[path].mode)
             for path in reversed(self._all):
-                wanted = target.get(path)
-                if wanted is not None and wanted.kind == "file" and path not in written:
-                    attempt(path, writer.set_mode, "file", wanted.mode)
+                restored = target.get(path)
+                if restored is not None and restored.kind == "file" and path not in written:
+                    attempt(path, writer.set_mode, "file", restored.mode)
             touched = {parent for path in self._all for parent in _parents(path)}
             for path in sorted({*touched, *made, *self._all}, reverse=True):
-                wanted = target.get(path)
-                if wanted is not None and wanted.kind == "folder" and path not in refused:
-                    attempt(path, writer.set_mode, "folder", wanted.mode)
+                restored = target.get(path)
+                if restored is not None and restored.kind == "folder" and path not in refused:
+                    attempt(path, writer.set_mode, "folder", restored.mode)
         return {path: why for path, why in refused.items() if self._is_told(path)}
 
     def _differs(self, path: str) -> bool:
         return self._now.entries.get(path) != self._target.entries.get(path)
 
     def _content_differs(self, path: str) -> bool:
-        there, wanted = self._now.entries.get(path), self._target.entries[path]
-        return there is None or (there.kind, there.content) != (wanted.kind, wanted.content)
+        there, restored = self._now.entries.get(path), self._target.entries[path]
+        return there is None or (there.kind, there.content) != (restored.kind, restored.content)
 
     def _is_told(self, path: str) -> bool:
-        there, wanted = self._now.entries.get(path), self._target.entries.get(path)
-        return any(one is not None and one.kind != "folder" for one in (there, wanted))
+        there, restored = self._now.entries.get(path), self._target.entries.get(path)
+        return any(one is not None and one.kind != "folder" for one in (there, restored))
 
     def _why_not(self, path: str) -> str:
         """What was not in the checkpoint must not go because of it; what is not kept now could not come back."""
@@ -387,14 +391,16 @@ def _parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _chosen(known: Sequence[Checkpoint], turn: int | None, name: str) -> Checkpoint:
-    turns = [one for one in known if one.kind == "turn" and (turn is None or one.turn == turn)]
-    chosen = [one for one in known if one.id == name] if name else turns
+def _chosen(earlier: Sequence[Checkpoint], turn: int | None, name: str) -> Checkpoint:
+    turns = [one for one in earlier if one.kind == "turn" and (turn is None or one.turn == turn)]
+    chosen = [one for one in earlier if one.id == name] if name else turns
     if chosen:
         return chosen[-1]
-    available = ", ".join(str(one.turn) for one in known if one.kind == "turn") or "none"
-    what = f"no checkpoint {name!r}" if name else "no checkpoint" if turn is None else f"no checkpoint of turn {turn}"
-    raise CheckpointNotFound(f"there is {what} of this session; turns with one: {available}")
+    available = ", ".join(str(one.turn) for one in earlier if one.kind == "turn") or "none"
+    missing = (
+        f"no checkpoint {name!r}" if name else "no checkpoint" if turn is None else f"no checkpoint of turn {turn}"
+    )
+    raise CheckpointNotFound(f"there is {missing} of this session; turns with one: {available}")
 
 
 def _reference(session_id: str, name: str) -> str:
