@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from stagedoor.errors import (
 from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Notice
-from stagedoor.unified.options import Approval, Tier, without_modes
+from stagedoor.unified.options import Approval, McpServer, Tier, without_modes
 from stagedoor.unified.settings import AgentSetting
 
 from .agents import Agents
@@ -138,6 +138,10 @@ class Sessions:
     def reserve_id(self) -> str:
         """An id for a session that will be created."""
         return self._new_id()
+
+    async def check(self, spec: SessionSpec) -> None:
+        """Raises what ``create`` would say of it, whatever the prompt will be."""
+        self._opening.session(await self._view(spec, "", parent=None, fork=False))
 
     def folder_of(self, spec: SessionSpec) -> Path:
         """Where a session with this spec would run. Raises ``NotAllowed`` or ``BadRequest`` when it could not."""
@@ -310,9 +314,11 @@ class Sessions:
         model: str | None = None,
         tier: Tier | None = None,
         approval: Approval | None = None,
+        effort: str | None = None,
+        mcp_servers: Mapping[str, McpServer] | None = None,
         who: str = "",
     ) -> SessionView:
-        """Another model, or other permissions, from the next turn on: its program is started anew for it.
+        """Another model, other permissions, more or less effort, other tool servers, from the next turn on: its program is started anew for it.
 
         A ``tier`` comes with its ``approval``; without one it decides alone.
         """
@@ -324,6 +330,13 @@ class Sessions:
         elif approval is not None:
             fields["approval"] = approval
         fields = {name: value for name, value in fields.items() if getattr(view, name) != value}
+        spec = view.spec or SessionSpec(prompt="")
+        effort = (spec.effort or "") if effort is None else effort
+        servers = spec.mcp_servers if mcp_servers is None else dict(mcp_servers)
+        added = {"effort": effort or "default"} if effort != (spec.effort or "") else {}
+        added |= {"tool servers": ", ".join(servers) or "none"} if servers != spec.mcp_servers else {}
+        if added:
+            fields["spec"] = replace(spec, effort=effort or None, mcp_servers=servers)
         if not fields:
             return view
         if not view.native_id:
@@ -332,7 +345,8 @@ class Sessions:
         if not self._opening.session(view, resume=view.native_id).capabilities.resume:
             raise NotSupported(f"{view.agent} cannot change this within a session; start a new one")
         self._opening.permit(view, changed)
-        words = ", ".join(f"{name} {value}" for name, value in fields.items() if value)
+        named = {name: value for name, value in fields.items() if value and name != "spec"} | added
+        words = ", ".join(f"{name} {value}" for name, value in named.items())
         view = await runner.log.change(**fields)
         runner.reopen(f"with {words}" if words else "with other settings")
         message = f"from the next message on: {words or 'other settings'}" + (f" (changed by {who})" if who else "")
@@ -378,35 +392,9 @@ class Sessions:
         running = self._running
         await running.accepting()
         self._check_prompt(spec.prompt)
-        agent = agent_named(spec.agent or await self._agents.default())
-        configured = self._opening.agent_settings(agent)
-        if not configured.enabled:
-            raise BadRequest(f"{agent} is switched off in this server's configuration")
-        cwd = session_folder(spec, self._settings)
-        tier, approval = _rights(spec, configured, self._settings)
         session_id, message_id = session_id or self._new_id(), self._new_id()
-        view = SessionView(
-            id=session_id,
-            agent=agent,
-            cwd=str(cwd),
-            prompt=spec.prompt,
-            title=spec.title or _title(spec.prompt),
-            project_id=spec.project_id,
-            model=spec.model or configured.model or "",
-            driver=spec.driver or configured.driver or "",
-            tier=tier,
-            approval=approval,
-            sandbox=spec.sandbox or configured.sandbox,
-            confine=narrower(spec.confine or "off", configured.confine),
-            parent_id=None if parent is None else parent.id,
-            forked=fork,
-            keep_open=spec.keep_open,
-            group=spec.group,
-            created_at=self._now(),
-            updated_at=self._now(),
-            queued=1,
-            spec=replace(spec, prompt="", cwd=str(cwd), attachments=()),
-        )
+        view = await self._view(spec, session_id, parent=parent, fork=fork)
+        agent, cwd = view.agent, Path(view.cwd)
         resume = None if parent is None else parent.native_id
         self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
         prompt, images = await self._attached(view, message_id, spec.prompt, spec.attachments)
@@ -431,6 +419,37 @@ class Sessions:
         _log.info("session started", extra={"session": view.id, "agent": agent, "cwd": view.cwd, "who": who})
         running.serve(running.open_log(view)).start(session, [message])
         return view
+
+    async def _view(self, spec: SessionSpec, session_id: str, *, parent: SessionView | None, fork: bool) -> SessionView:
+        """The row that a session with this spec begins with."""
+        agent = agent_named(spec.agent or await self._agents.default())
+        configured = self._opening.agent_settings(agent)
+        if not configured.enabled:
+            raise BadRequest(f"{agent} is switched off in this server's configuration")
+        cwd = session_folder(spec, self._settings)
+        tier, approval = _rights(spec, configured, self._settings)
+        return SessionView(
+            id=session_id,
+            agent=agent,
+            cwd=str(cwd),
+            prompt=spec.prompt,
+            title=spec.title or _title(spec.prompt),
+            project_id=spec.project_id,
+            model=spec.model or configured.model or "",
+            driver=spec.driver or configured.driver or "",
+            tier=tier,
+            approval=approval,
+            sandbox=spec.sandbox or configured.sandbox,
+            confine=narrower(spec.confine or "off", configured.confine),
+            parent_id=None if parent is None else parent.id,
+            forked=fork,
+            keep_open=spec.keep_open,
+            group=spec.group,
+            created_at=self._now(),
+            updated_at=self._now(),
+            queued=1,
+            spec=replace(spec, prompt="", cwd=str(cwd), attachments=()),
+        )
 
     async def _attached(
         self, view: SessionView, message_id: str, prompt: str, attachments: Sequence[AttachedFile]

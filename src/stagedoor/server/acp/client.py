@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from stagedoor import __version__
 from stagedoor.agent_side.link import NOT_FOUND, AgentLink, Answered, Method, MethodRefused
 from stagedoor.agent_side.params import (
@@ -190,7 +192,9 @@ class EditorConnection:
         before = self._sessions.pop(params.session_id, None)
         if before is not None:
             await before.close()
-        spec = SessionSpec(prompt="")
+        spec = view.spec or SessionSpec(prompt="")
+        if params.mcp_servers:  # an editor that names none leaves the session those it has
+            spec = replace(spec, mcp_servers=_servers(params.mcp_servers))
         session = EditorSession(self._editor, params.session_id, view.cwd, Choices.of(view), spec, view)
         self._sessions[session.id] = session
         return session

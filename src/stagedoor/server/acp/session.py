@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stagedoor.agent_side.link import AUTH_REQUIRED, AgentLink, ClientRefused, MethodRefused
 from stagedoor.dialects.acp import AcpUpdates, Update
-from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
+from stagedoor.errors import AlreadyAnswered, SessionEnded, StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.transports.tasks import TaskOwner
@@ -167,10 +167,14 @@ class EditorSession:
             self._tasks.start(self._interrupt())
 
     async def choose(self, option: str, value: object) -> None:
+        """Holds from the next turn on. Raises what the agent cannot do."""
         choices = await choose(self._service, self.choices, option, value)
+        spec = choices.applied_to(self._spec)
         if choices != self.choices and self.stored_id:
-            raise BadRequest("the session has begun; choose before its first prompt")
-        self.choices = choices
+            await self._reconfigure(spec)
+        elif choices != self.choices:
+            await self._service.sessions.check(replace(spec, prompt="-"))
+        self.choices, self._spec = choices, spec
 
     def show_mode(self) -> None:
         self._send([{"sessionUpdate": "current_mode_update", "currentModeId": self.choices.tier}])
@@ -197,13 +201,10 @@ class EditorSession:
     async def _post(self, text: str) -> None:
         sessions, who = self._service.sessions, self._editor.caller.name
         if not self.stored_id:
-            spec = replace(
-                self._spec, prompt=text, agent=self.choices.agent, model=self.choices.model or None,
-                tier=self.choices.tier, keep_open=True,
-            )  # fmt: skip
-            view = await sessions.create(spec, who=who, session_id=self.id)
-            self._begin(view)
+            spec = replace(self.choices.applied_to(self._spec), prompt=text, keep_open=True)
+            self._begin(await sessions.create(spec, who=who, session_id=self.id))
             return
+        await self._use_own_servers()
         try:
             await sessions.send(self.stored_id, text, who=who)
         except SessionEnded:
@@ -211,11 +212,23 @@ class EditorSession:
 
     def _begin(self, view: SessionView) -> None:
         self.stored_id, self._seq, self._last_word = view.id, 0, None
-        self.choices = Choices.of(view)
+        self.choices, self._spec = Choices.of(view), view.spec or self._spec
         self._updates = AcpUpdates(view.cwd)
         self.follow()
         self._tasks.start(self._show_choices())
         self._show_title(view.title)
+
+    async def _use_own_servers(self) -> None:
+        """A session that was loaded goes on with the tool servers this editor named, if they are others."""
+        view = await self._service.sessions.get(self.stored_id)
+        if view.spec is not None and view.spec.mcp_servers != self._spec.mcp_servers and not view.ended:
+            await self._reconfigure(replace(self._spec, tier=None, model=None, effort=None))
+
+    async def _reconfigure(self, spec: SessionSpec) -> None:
+        await self._service.sessions.reconfigure(
+            self.stored_id, model=spec.model, tier=spec.tier, effort=spec.effort, mcp_servers=spec.mcp_servers,
+            who=self._editor.caller.name,
+        )  # fmt: skip
 
     async def _interrupt(self) -> None:
         try:
