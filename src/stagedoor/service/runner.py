@@ -375,7 +375,8 @@ class SessionRunner:
         if self.view.ended:
             return
         if stopped and self._in_turn:
-            await (log.rearm() if log.questions.open and resumable else log.end(STOPPED))
+            goes_on = resumable and (log.questions.open or self.view.keep_open)
+            await (log.rearm() if goes_on else log.end(STOPPED))
         elif sleeps and self.view.activity != "asleep":
             await log.say(asleep(STOPPED))
         elif not stopped or self.view.activity != "asleep":

@@ -189,7 +189,7 @@ class SessionLog:
     # -- questions that outlive their turn
 
     async def rearm(self) -> None:
-        """End the turn; its open questions wait for an answer while the CLI is away."""
+        """End the turn and not the session; its open questions wait for an answer while the CLI is away."""
         events = await self._last_turn()
         questions = self.questions
         async with self._writing:
@@ -239,7 +239,7 @@ class SessionLog:
         activity = self.view.activity
         if activity in MID_TURN:
             self.questions.open = pending
-            await (self.rearm() if pending and resumable else self.end(STOPPED))
+            await (self.rearm() if resumable and (pending or self.view.keep_open) else self.end(STOPPED))
         else:
             self.questions.rearmed = pending
             goes_on = resumable and (self.view.keep_open or bool(pending) or (activity == "asleep" and self.queue))

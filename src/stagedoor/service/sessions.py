@@ -33,7 +33,7 @@ from .journal import SESSIONS, Bell, Journal
 from .opening import Opening, agent_named, narrower
 from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
-from .store import Query, place_of
+from .store import Query, cursor_of, place_of
 from .views import AttachedFile, QueuedPrompt, SessionSpec, SessionView
 from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
 from .workspaces.attachments import attach
@@ -94,6 +94,24 @@ class Sessions:
 
     async def find(self, session_id: str) -> SessionView | None:
         return await self._journal.store.session(session_id)
+
+    async def continued(self, view: SessionView) -> SessionView:
+        """The session in which ``view`` goes on after it ended, by whoever resumed it; ``view`` itself if none does."""
+        while view.ended and (later := await self._resumed_in(view)) is not None:
+            view = later
+        return view
+
+    async def _resumed_in(self, view: SessionView) -> SessionView | None:
+        """It runs in the same folder, and began later: newer ones come first."""
+        query = Query(agent=view.agent, cwd=view.cwd, limit=100)
+        while page := await self._journal.store.sessions(query):
+            for other in page:
+                if other.parent_id == view.id and not other.forked:
+                    return other
+                if other.created_at < view.created_at:
+                    return None
+            query = replace(query, cursor=cursor_of(page[-1]))
+        return None
 
     async def page(self, query: Query) -> tuple[list[SessionView], int]:
         """A page of sessions, and how many there are on all pages."""

@@ -189,6 +189,7 @@ class EditorConnection:
         if params.session_id not in self._sessions:
             self._check_room()
         view = await self._find(params.session_id)
+        view = await self._service.sessions.continued(view)
         before = self._sessions.pop(params.session_id, None)
         if before is not None:
             await before.close()

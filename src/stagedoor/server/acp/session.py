@@ -171,7 +171,10 @@ class EditorSession:
         choices = await choose(self._service, self.choices, option, value)
         spec = choices.applied_to(self._spec)
         if choices != self.choices and self.stored_id:
-            await self._reconfigure(spec)
+            await self._service.sessions.reconfigure(
+                self.stored_id, model=choices.model, tier=choices.tier, effort=choices.effort,
+                who=self._editor.caller.name,
+            )  # fmt: skip
         elif choices != self.choices:
             await self._service.sessions.check(replace(spec, prompt="-"))
         self.choices, self._spec = choices, spec
@@ -222,13 +225,9 @@ class EditorSession:
         """A session that was loaded goes on with the tool servers this editor named, if they are others."""
         view = await self._service.sessions.get(self.stored_id)
         if view.spec is not None and view.spec.mcp_servers != self._spec.mcp_servers and not view.ended:
-            await self._reconfigure(replace(self._spec, tier=None, model=None, effort=None))
-
-    async def _reconfigure(self, spec: SessionSpec) -> None:
-        await self._service.sessions.reconfigure(
-            self.stored_id, model=spec.model, tier=spec.tier, effort=spec.effort, mcp_servers=spec.mcp_servers,
-            who=self._editor.caller.name,
-        )  # fmt: skip
+            await self._service.sessions.reconfigure(
+                self.stored_id, mcp_servers=self._spec.mcp_servers, who=self._editor.caller.name
+            )
 
     async def _interrupt(self) -> None:
         try:
