@@ -98,7 +98,7 @@ def test_a_turn_a_question_and_the_log_of_it(connect: Connect, script: Script, t
         async with connect(editor) as agent:
             opened = await agent.new_session(cwd=cwd, mcp_servers=[])
             assert opened.modes.current_mode_id == "supervised"
-            assert [option.id for option in opened.config_options] == ["agent", "model", "mode"]
+            assert [option.id for option in opened.config_options] == ["agent", "model", "mode", "effort"]
             answer = await agent.prompt(session_id=opened.session_id, prompt=blocks(prompt))
             assert answer.stop_reason == "end_turn"
             assert [call.title for call, _ in editor.questions] == ["cat a.txt"]

@@ -273,7 +273,9 @@ def test_mode_model_and_effort_are_chosen_before_and_between_turns(serve: Any, s
             assert [update["currentModeId"] for update in wire.updates("current_mode_update")] == ["dry-run"]
             view = await server.service.sessions.get(session)
             assert (view.tier, view.activity) == ("autonomous", "idle")
-            notices = [record for record in await server.service.events.read(session) if b'"reconfigured"' in record.body]
+            notices = [
+                record for record in await server.service.events.read(session) if b'"reconfigured"' in record.body
+            ]
             assert len(notices) == 1
 
     asyncio.run(main())

@@ -336,7 +336,7 @@ class Sessions:
         mcp_servers: Mapping[str, McpServer] | None = None,
         who: str = "",
     ) -> SessionView:
-        """Another model, other permissions, more or less effort, other tool servers, from the next turn on: its program is started anew for it.
+        """Another model, permissions, effort or tool servers from the next turn on: its program is started anew for it.
 
         A ``tier`` comes with its ``approval``; without one it decides alone.
         """

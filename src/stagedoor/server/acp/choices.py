@@ -41,9 +41,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, view: SessionView) -> Choices:
         spec = view.spec or SessionSpec(prompt="")
-        return cls(
-            agent=view.agent, model=view.model, effort=spec.effort or "", tier=view.tier, agent_is_fixed=True
-        )
+        return cls(agent=view.agent, model=view.model, effort=spec.effort or "", tier=view.tier, agent_is_fixed=True)
 
     def applied_to(self, spec: SessionSpec) -> SessionSpec:
         return replace(spec, agent=self.agent, model=self.model or None, effort=self.effort or None, tier=self.tier)
