@@ -12,8 +12,7 @@ and says what it reached, in three tables of plain text:
 ``HEADINGS``
     section → why there is nothing to build.
 
-A row of a table in the document is ``"section | row"``. What stands in none of them is open. A document without a
-module keeps the rows that the page has now.
+A row of a table in the document is ``"section | row"``. What stands in none of them is open.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ and a CLI disagree, both are understood on the way in, and only what the CLI tak
   heading, a title, links).
 - {summary}.
 - `tests/seeds` has one client program per document, written from that document alone; its tests run it against the
-  library and the server, with the embedded agent and with the real CLIs. Where a document has its client, a row is done
-  only because that client reached it.
+  library and the server, with the embedded agent and with the real CLIs. A row is done only because that client reached
+  it.
 - This page is generated from those tests: `python -m tools.coverage_page`; `tests/seeds/test_coverage.py` holds it.
 
 """
@@ -56,10 +55,7 @@ class Tables(NamedTuple):
 
 
 def page() -> str:
-    bodies = [
-        title + (_table(seed) if tables_of(seed).covers else body)
-        for title, seed, body in DOCUMENT.findall(PAGE.read_text(encoding="utf-8"))
-    ]
+    bodies = [title + _table(seed) for title, seed, _ in DOCUMENT.findall(PAGE.read_text(encoding="utf-8"))]
     tables = "".join(body.rstrip("\n") + "\n\n" for body in bodies).rstrip("\n") + "\n"
     return INTRODUCTION.format(summary=_summary(tables)) + tables
 
@@ -76,9 +72,8 @@ def key_of(section: str, row: str) -> str:
 
 
 def tables_of(seed: str) -> Tables:
-    """The three tables of a module, read without running it; empty where there is none yet."""
-    module = SEEDS / f"test_{seed}.py"
-    tree = ast.parse(module.read_text(encoding="utf-8") if module.exists() else "")
+    """The three tables of a module, read without running it."""
+    tree = ast.parse((SEEDS / f"test_{seed}.py").read_text(encoding="utf-8"))
     values: dict[str, dict[str, str]] = {}
     for node in tree.body:
         match node:

@@ -36,7 +36,7 @@ EXAMPLES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
             {"type": "turn_completed", "status": "success", "durationMs": 3500.0},
         ],
     ),
-    "001 §3.2 top-level init, 004 §7 an error": (
+    "001 §3.2 top-level init": (
         "claude",
         "stream",
         """
@@ -48,48 +48,6 @@ EXAMPLES: dict[str, tuple[str, str, str, list[dict[str, Any]]]] = {
             {"type": "error", "message": "Error message", "fatal": True},
             {"type": "turn_completed", "status": "error"},
             {"type": "done", "status": "error"},
-        ],
-    ),
-    "004 §2 Claude Code": (
-        "claude",
-        "stream",
-        """
-        {"type":"system","subtype":"init","cwd":"/p","session_id":"uuid","tools":["Read","Write","Bash"],"model":"opus","permissionMode":"default","apiKeySource":"none","claude_code_version":"2.1.31"}
-        {"type":"assistant","message":{"model":"opus","id":"msg_1","role":"assistant","content":[{"type":"text","text":"Response"},{"type":"tool_use","id":"toolu_1","name":"Write","input":{"file_path":"/p/a","content":"x"}}],"usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":1000,"cache_creation_input_tokens":500}},"session_id":"uuid"}
-        {"type":"user","message":{"role":"user","content":[{"tool_use_id":"toolu_1","type":"tool_result","content":"Tool output"}]},"tool_use_result":{"type":"create","filePath":"/p/a","content":"x"}}
-        {"type":"result","subtype":"success","is_error":false,"duration_ms":5000,"num_turns":3,"result":"Final","session_id":"uuid","total_cost_usd":0.05,"usage":{"input_tokens":100,"output_tokens":50,"cache_read_input_tokens":1000}}
-        """,
-        [
-            {"type": "init", "cwd": "/p", "model": "opus", "agentVersion": "2.1.31", "nativeSessionId": "uuid"},
-            {"type": "text", "text": "Response", "messageId": "msg_1"},
-            {"type": "tool_use", "toolUseId": "toolu_1", "name": "write_file", "nativeName": "Write"},
-            {"type": "file_change", "change": "created", "after": "x", "toolUseId": "toolu_1"},
-            {"type": "tool_result", "toolUseId": "toolu_1", "status": "success", "output": "Tool output"},
-            {"type": "turn_completed", "status": "success", "result": "Final", "costUsd": 0.05, "durationMs": 5000.0},
-        ],
-    ),
-    "004 §2 Codex CLI": (
-        "codex",
-        "exec",
-        r"""
-        {"type":"thread.started","thread_id":"uuid"}
-        {"type":"turn.started"}
-        {"type":"item.completed","item":{"id":"item_0","type":"reasoning","text":"Thinking about it"}}
-        {"type":"item.started","item":{"id":"item_1","type":"command_execution","command":"/bin/zsh -lc 'cat none.txt'","aggregated_output":"","exit_code":null,"status":"in_progress"}}
-        {"type":"item.completed","item":{"id":"item_1","type":"command_execution","command":"/bin/zsh -lc 'cat none.txt'","aggregated_output":"cat: none.txt: No such file\n","exit_code":1,"status":"failed"}}
-        {"type":"item.completed","item":{"id":"item_3","type":"file_change","changes":[{"path":"/p/file.txt","kind":"update"}],"status":"completed"}}
-        {"type":"item.completed","item":{"id":"item_5","type":"agent_message","text":"I've completed the task"}}
-        {"type":"turn.completed","usage":{"input_tokens":14172,"cached_input_tokens":4352,"output_tokens":127}}
-        """,
-        [
-            {"type": "init", "nativeSessionId": "uuid"},
-            {"type": "thinking", "text": "Thinking about it"},
-            {"type": "tool_use", "name": "shell", "target": "cat none.txt"},
-            {"type": "tool_result", "status": "error", "exitCode": 1, "output": "cat: none.txt: No such file\n"},
-            {"type": "file_change", "path": "/p/file.txt", "change": "modified"},
-            {"type": "text", "text": "I've completed the task"},
-            {"type": "usage", "inputTokens": 14172, "cachedTokens": 4352, "outputTokens": 127},
-            {"type": "turn_completed", "status": "success", "result": "I've completed the task"},
         ],
     ),
 }
@@ -109,47 +67,6 @@ def test_seed_example(name: str) -> None:
         assert any(event.items() <= other.items() for other in rest), (event, received)
     assert (account.lines, account.unrecognized) == (len(lines), 0)
     assert [event["type"] for event in received].count("done") == 1
-
-
-def test_claudes_control_channel_as_the_seed_shows_it() -> None:
-    """004 §4: initialize with a hook, the hook is called, the answer allows."""
-    from stagedoor.agents.claude import ClaudeProtocol
-    from stagedoor.agents.claude.commands import AnswerHook, ClaudeInitialize
-    from stagedoor.agents.claude.events import HookCallback
-
-    protocol = ClaudeProtocol()
-    hooks = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["hook_0"]}]}
-    protocol.send(ClaudeInitialize(hooks=hooks))
-    (sent,) = map(msgspec.json.decode, protocol.outgoing())
-    assert sent == {
-        "type": "control_request",
-        "request_id": sent["request_id"],
-        "request": {"subtype": "initialize", "hooks": hooks},
-    }
-    message = {
-        "type": "control_request",
-        "request_id": "req_123",
-        "request": {
-            "subtype": "hook_callback",
-            "callback_id": "hook_0",
-            "input": {
-                "hook_event_name": "PreToolUse",
-                "tool_name": "Bash",
-                "tool_input": {"command": "rm -rf /tmp/test"},
-            },
-        },
-    }
-    assert protocol.receive(msgspec.json.encode(message)) == [
-        HookCallback("hook_0", message["request"]["input"], request_id="req_123")  # type: ignore[index]
-    ]
-    output = {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}
-    protocol.send(AnswerHook("req_123", output))
-    assert [msgspec.json.decode(line) for line in protocol.outgoing()] == [
-        {
-            "type": "control_response",
-            "response": {"subtype": "success", "request_id": "req_123", "response": output},
-        }
-    ]
 
 
 TOOL_NAMES = [  # 002 §5.2, row by row: ours, Claude's, Gemini's and Codex's as the seed has them

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import shutil
 from collections.abc import Callable, Coroutine
@@ -28,12 +27,13 @@ from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, edit_file, find_cli, read_file, say, shell
 from stagedoor.transports.confinement.mechanism import choose
 from tests.seeds.client_000 import AgentClient, Board, Json, Refused, adapt, of
+from tests.seeds.recording import flags, recorder
 
 BOUND = 240.0
 
 COVERS: dict[str, str] = {
     "1. Executive Summary": "test_the_board test_a_unified_session",
-    "1. Executive Summary | Claude Code": "test_the_board_with_the_real_claude_code test_the_arguments_of_claude_code",
+    "1. Executive Summary | Claude Code": "test_the_board_with_the_real_claude_code",
     "1. Executive Summary | Codex CLI": "test_hooks test_the_arguments_of_codex",
     "1. Executive Summary | Gemini CLI": "test_the_sandbox_of_the_workspace test_the_arguments_of_gemini",
     "1 › Key Findings": "test_the_board test_approval_modes test_a_session_by_its_programs_own_id",
@@ -202,8 +202,8 @@ COVERS: dict[str, str] = {
     "9.4 Error Handling Strategy": "test_errors_of_a_session",
     "9.5 Backpressure and Flow Control": "test_buffer_and_cancel",
     "9.6 Testing Strategy": "test_what_the_document_shows_of_the_clis",
-    "Appendix B: Environment Variables": "test_the_arguments_of_claude_code test_the_arguments_of_gemini",
-    "Appendix B: Environment Variables | API Key": "test_the_arguments_of_claude_code test_the_arguments_of_gemini",
+    "Appendix B: Environment Variables": "test_the_sandbox_of_the_workspace",
+    "Appendix B: Environment Variables | API Key": "test_the_sandbox_of_the_workspace",
     "Appendix B: Environment Variables | Model": "test_the_arguments_of_claude_code test_the_arguments_of_gemini",
 }
 DIFFERS: dict[str, str] = {
@@ -301,6 +301,7 @@ PROJECT = "my-project"
 PROMPT = "Refactor the authentication module"
 OLD, NEW = "function login() {}\n", "async function login() {}\n"
 EDIT = {"edit_file": {"path": "src/auth.ts", "old": OLD, "new": NEW}}
+UNKNOWN = "550e8400-e29b-41d4-a716-446655440000"
 FETCHED = "curl -s http://localhost:1/x | sh"
 
 
@@ -404,16 +405,15 @@ def test_a_running_session_is_cancelled(serve: Any, script: Script) -> None:
 
 def test_a_session_that_is_not_there(serve: Any) -> None:
     """§3.5: the server looks first whether the session exists."""
-    unknown = "550e8400-e29b-41d4-a716-446655440000"
 
     async def main() -> None:
         async with serve() as server:
             board = Board(server.url, server.headers)
             with pytest.raises(Refused) as refused:
-                await board.state(unknown)
+                await board.state(UNKNOWN)
             assert refused.value.status == 404
             with pytest.raises(ConnectionClosed) as closed:
-                await board.watch(unknown)
+                await board.watch(UNKNOWN)
             assert closed.value.rcvd is not None
             assert closed.value.rcvd.code == 4404
 
@@ -589,6 +589,7 @@ def test_the_sandbox_of_the_workspace(serve: Any, settings: Settings, tmp_path: 
     tries = [shell("touch inside"), shell(f"touch {outside}/made"), say("Done.")]
     with ScriptedModel(tries) as model:
         agents = real(model, settings, agent, tmp_path / "home")
+        assert agents[agent].env[{"claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}[agent]]
 
         async def main() -> None:
             async with serve(dialect="lifecycle", agents=agents) as server:
@@ -802,49 +803,21 @@ def test_what_the_document_shows_of_the_clis(story: str) -> None:
         assert any(event.items() <= other.items() for other in rest), (event, adapted)
 
 
-def recorder(folder: Path, program: Path) -> tuple[Path, Path]:
-    """A program that writes down with which words it was started, and is the real one from then on; once that file is
-    there, it only writes."""
-    record, wrapper = folder / "words", folder / f"recording-{program.name}"
-    real = f'[ "$1" = --version ] && exec {program} --version\n[ -e {record} ] && only=yes\nfor word; do printf \'%s\\n\' "$word"; done > {record}\n'
-    wrapper.write_text(f'#!/bin/sh\n{real}[ "$only" ] || exec {program} "$@"\n')
-    wrapper.chmod(0o755)
-    return wrapper, record
-
-
-def flags(record: Path) -> set[str]:
-    """Words, and words with what follows them: ``--model x``, however it was written."""
-    words = [
-        part
-        for word in record.read_text().splitlines()
-        for part in (word.split("=", 1) if word[:2] == "--" else [word])
-    ]
-    return {*words, *(f"{one} {other}" for one, other in itertools.pairwise(words))}
-
-
-@pytest.mark.live
 def test_the_arguments_of_claude_code(tmp_path: Path) -> None:
     """§3.6."""
-    if (program := find_cli("claude")) is None:
-        pytest.skip("claude is not installed: run `make clis`")
-    wrapper, record = recorder(tmp_path, Path(program))
+    wrapper, record = recorder(tmp_path)
+    config = ClaudeSessionConfig(
+        permission_mode=ClaudePermissionMode.bypass_permissions, allow_dangerously_skip_permissions=True,
+        allowed_tools=("Read", "Glob"), model="claude-sonnet-4-5", max_turns=3,
+    )  # fmt: skip
 
     async def main() -> None:
-        async with ScriptedModel([say("One.")]) as model:
-            env = model.environment("claude", home=tmp_path / "home", cwd=tmp_path).env
-            assert env["ANTHROPIC_API_KEY"]
-            client = ClaudeClient(tmp_path, str(wrapper), env)
-            config = ClaudeSessionConfig(
-                permission_mode=ClaudePermissionMode.bypass_permissions, allow_dangerously_skip_permissions=True,
-                allowed_tools=("Read", "Glob"), model="claude-sonnet-4-5", max_turns=3,
-            )  # fmt: skip
-            async with await client.create_session("First.", config) as session:
+        client = ClaudeClient(tmp_path, str(wrapper), {"HOME": str(tmp_path)})
+        with contextlib.suppress(StagedoorError):
+            async with await client.resume_session(UNKNOWN, "Go on.", config) as session:
                 await session.wait()
-            with contextlib.suppress(StagedoorError):
-                async with await client.resume_session(session.session_id, "Second.", config):
-                    pass
         assert {
-            f"--resume {session.session_id}", "--allow-dangerously-skip-permissions", "--allowedTools Read,Glob",
+            f"--resume {UNKNOWN}", "--allow-dangerously-skip-permissions", "--allowedTools Read,Glob",
             "--model claude-sonnet-4-5", "--max-turns 3",
         } <= flags(record)  # fmt: skip
 
@@ -856,7 +829,7 @@ def test_the_arguments_of_codex(tmp_path: Path) -> None:
     """§2.3, §4.1, §4.5, §4.6."""
     if (program := find_cli("codex")) is None:
         pytest.skip("codex is not installed: run `make clis`")
-    wrapper, record = recorder(tmp_path, Path(program))
+    wrapper, record = recorder(tmp_path, program)
 
     async def main() -> None:
         async with ScriptedModel([say('{"a": 1}')]) as model:
@@ -885,37 +858,29 @@ def test_the_arguments_of_codex(tmp_path: Path) -> None:
     bounded(main)
 
 
-@pytest.mark.live
 def test_the_arguments_of_gemini(tmp_path: Path) -> None:
     """§2.4, §5.1, §5.4, §5.5."""
-    if (program := find_cli("gemini")) is None:
-        pytest.skip("gemini is not installed: run `make clis`")
-    wrapper, record = recorder(tmp_path, Path(program))
+    wrapper, record = recorder(tmp_path)
+    client = GeminiClient(tmp_path, str(wrapper), {"HOME": str(tmp_path)})
+
+    async def words(config: GeminiSessionConfig, resumed: str = "") -> set[str]:
+        with contextlib.suppress(StagedoorError):
+            create, resume = client.create_session, client.resume_session
+            async with await (resume(resumed, "Go on.", config) if resumed else create("First.", config)) as session:
+                await session.wait()
+        return flags(record)
 
     async def main() -> None:
-        async with ScriptedModel([say("One.")]) as model:
-            place = model.environment("gemini", home=tmp_path / "home", cwd=tmp_path)
-            assert place.env["GEMINI_API_KEY"]
-            client = GeminiClient(tmp_path, str(wrapper), place.env)
+        for mode in (ApprovalMode.DEFAULT, ApprovalMode.AUTO_EDIT, ApprovalMode.YOLO):
             config = GeminiSessionConfig(
-                model=place.model, approval_mode=ApprovalMode.YOLO, allowed_tools=("read_file",)
+                approval_mode=mode, sandbox=True, model="gemini-2.5-flash", allowed_tools=("read_file",)
             )
-            async with await client.create_session("First.", config) as session:
-                await session.wait()
-            words = flags(record)
+            received = await words(config)
             assert {
-                "--output-format stream-json", "--approval-mode yolo", f"--model {place.model}", "--policy",
-            } <= words  # fmt: skip
-            assert "First." not in words  # the prompt is standard input
-            with contextlib.suppress(StagedoorError):
-                async with await client.resume_session(session.session_id, "Second.", config) as resumed:
-                    await resumed.wait()
-            assert f"--resume {session.session_id}" in flags(record)
-            for mode in (ApprovalMode.DEFAULT, ApprovalMode.AUTO_EDIT):
-                with contextlib.suppress(StagedoorError):
-                    other = GeminiSessionConfig(approval_mode=mode, sandbox=True)
-                    async with await client.create_session("Third.", other) as last:
-                        await last.wait()
-                assert {f"--approval-mode {mode.value}", "--sandbox"} <= flags(record)
+                "--output-format stream-json", f"--approval-mode {mode.value}", "--model gemini-2.5-flash", "--sandbox",
+                "--policy",
+            } <= received  # fmt: skip
+            assert "First." not in received  # the prompt is standard input
+        assert f"--resume {UNKNOWN}" in await words(GeminiSessionConfig(), resumed=UNKNOWN)
 
     bounded(main)
