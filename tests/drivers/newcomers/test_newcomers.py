@@ -15,6 +15,7 @@ import pytest
 
 import stagedoor
 from stagedoor import catalog
+from stagedoor.agents.acp.events import ExtensionNotification
 from stagedoor.agents.acp.responses import PromptResponse
 from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, TextContent
 from stagedoor.drivers.copilot import opening as copilot
@@ -23,7 +24,9 @@ from stagedoor.drivers.copilot.session import CopilotSession
 from stagedoor.drivers.kimi import opening as kimi
 from stagedoor.drivers.qwen import opening as qwen
 from stagedoor.errors import NotSupported, UntrustedProject
+from stagedoor.unified.events import Text, TurnCompleted
 from stagedoor.unified.options import Options
+from stagedoor.wire.stamps import Stamp, mark
 
 
 @pytest.fixture
@@ -56,6 +59,40 @@ def options(place: Path, **more: Any) -> Options:
 
 
 # ------------------------------------------------------------------------------------------------------------- qwen
+
+
+def test_qwen_ends_a_turn_of_its_own() -> None:
+    """The shapes that 0.24.4 sends when a command in the background ends, after a turn and in the next one."""
+    dictionary = catalog.agent("qwen").drivers["acp"].dictionary()
+
+    def chunk(words: str, **meta: Any) -> SessionUpdate:
+        content = msgspec.Raw(msgspec.json.encode({"type": "text", "text": words}))
+        return SessionUpdate("s", AgentMessageChunk(content, meta=meta or None))
+
+    def end(turn: int) -> ExtensionNotification:
+        params = {"sessionId": "s", "reason": "end_turn", "turnId": "s####n", "source": "background_notification"}
+        ended = ExtensionNotification("_qwencode/end_turn", msgspec.Raw(msgspec.json.encode(params)))
+        mark(((b"", ended),), Stamp("s", turn, 0.0))
+        return ended
+
+    answered = PromptResponse("end_turn", session_id="s")
+    mark(((b"", answered),), Stamp("s", 1, 0.0))
+    natives = [
+        chunk("Done."), answered,
+        chunk("Background shell \"make\" completed.", source="background_notification"),
+        chunk("It is made.", source="background_notification_response"), end(1),
+        chunk("Working"), end(2),
+    ]  # fmt: skip
+    events = [event for native in natives for event in dictionary.translate(native)]
+    assert [
+        event.message
+        if isinstance(event, stagedoor.Notice)
+        else event.text
+        if isinstance(event, Text)
+        else event.status
+        for event in events
+        if isinstance(event, stagedoor.Notice | Text | TurnCompleted)
+    ] == ["Done.", "success", 'Background shell "make" completed.', "It is made.", "success"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...agents.acp.events import Event as AcpEvent
-from ...agents.acp.events import RequestFailed
+from ...agents.acp.events import ExtensionNotification, RequestFailed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import AcpUsage, PromptResponse
 from ...agents.acp.updates import (
@@ -24,7 +24,7 @@ from ...agents.acp.updates import (
     ToolCallUpdate,
 )
 from ...transports.launch import Exited
-from ...unified.events import Event, PermissionRequest
+from ...unified.events import Event, Notice, PermissionRequest
 from ...wire.shapes import UnknownMessage
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.held_calls import Call, HeldCalls
@@ -58,6 +58,8 @@ def _name(meta: object) -> str:
 
 
 _STATUS = re.compile(r"[45]\d\d\b")
+BACKGROUND = ("background_task_completed", "background_notification")
+"""Where its own words that a command in the background has ended come from, within an answer and after it."""
 ENDED_BY_SIGNAL = (130, 143)
 MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
 
@@ -67,11 +69,14 @@ class QwenDictionary:
         self.protocol = AcpDictionary(MANNER)
         self._early = HeldCalls()
         self._usage = AcpUsage()
+        self._prompts_answered = 0
 
     def translate(self, native: AcpEvent) -> list[Event]:
         match native:
             case SessionUpdate(replayed=True):
                 return self.protocol.translate(native)
+            case SessionUpdate(update=AgentMessageChunk(meta={"source": str(source)}) as chunk) if source in BACKGROUND:
+                return [Notice(level="info", code="background_task", message=chunk.text)]
             case SessionUpdate(update=AgentMessageChunk() as chunk):
                 self._count(chunk.meta)
                 return self.protocol.translate(native)
@@ -82,7 +87,10 @@ class QwenDictionary:
                 return self.protocol.translate(replace(native, update=_plain(self._early.release(call))))
             case RequestPermission():
                 return self.protocol.translate(replace(native, tool_call=_plain(self._early.release(native.tool_call))))
+            case ExtensionNotification(method="_qwencode/end_turn"):
+                return self._own_turn_ended(native)
             case PromptResponse():
+                self._prompts_answered = native.turn_id
                 usage, self._usage = self._usage, AcpUsage()
                 self._early.clear()
                 return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
@@ -96,6 +104,19 @@ class QwenDictionary:
                 return []
             case _:
                 return self.protocol.translate(native)
+
+    def _own_turn_ended(self, native: ExtensionNotification) -> list[Event]:
+        """When a command in the background ends, the CLI lets the model answer to that, and tells the end of this turn
+        in words of its own. A prompt that was sent meanwhile is answered as any other: then the turn goes on."""
+        try:
+            end = msgspec.json.decode(native.params, type=_OwnTurnEnd)
+        except msgspec.MsgspecError:
+            return []
+        if end.source != "background_notification" or native.turn_id != self._prompts_answered:
+            return []
+        events = self.translate(PromptResponse(end.reason or "end_turn", session_id=end.session_id))
+        self._prompts_answered = native.turn_id
+        return events
 
     def request(self, question: RequestPermission) -> PermissionRequest:
         return self.protocol.request(replace(question, tool_call=_plain(self._early.merged(question.tool_call))))
@@ -128,6 +149,12 @@ def _is_own_extension(message: UnknownMessage) -> bool:
     except msgspec.MsgspecError:
         return False
     return method.startswith(("craft/", "qwen/"))
+
+
+class _OwnTurnEnd(msgspec.Struct, rename="camel"):
+    session_id: str = ""
+    reason: str = ""
+    source: str = ""
 
 
 class _Method(msgspec.Struct):

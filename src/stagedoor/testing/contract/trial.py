@@ -208,9 +208,12 @@ class _Trial:
 
     async def _read(self, session: Session, prompt: str) -> None:
         try:
-            async with asyncio.timeout(BOUND), contextlib.aclosing(session.send(prompt)) as turn:
-                async for event in turn:
-                    self.events.append(event)
+            async with asyncio.timeout(BOUND):
+                while session.in_turn:  # noqa: ASYNC110 (it speaks by itself: what ran in the background has ended)
+                    await asyncio.sleep(0.05)
+                async with contextlib.aclosing(session.send(prompt)) as turn:
+                    async for event in turn:
+                        self.events.append(event)
         except TimeoutError:
             raise AssertionError(f"the turn {prompt!r} did not end: {self._last_events()}") from None
 
