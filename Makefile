@@ -69,7 +69,8 @@ confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility
-	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py
+	$(BIN)/python -m tools.acp_agents $(CLIS)
+	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_network.py tests/live/test_other_acp_agents.py
 	$(BIN)/python -m tools.compatibility
 
 contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import catalog
 from .drivers.agent import StoredSession
-from .errors import NotSupported, SessionNotFound
+from .errors import NotSupported, SessionNotFound, StagedoorError
 from .register import Register
 from .unified.events import Event, Init, TurnStarted, stamp
 
@@ -24,7 +24,7 @@ def stored_sessions(
     for name in catalog.names() if agents is None else [catalog.canonical_name(name) for name in agents]:
         try:
             sessions += catalog.agent(name).list_stored(folder, env)
-        except (ModuleNotFoundError, OSError):
+        except (ModuleNotFoundError, OSError, StagedoorError):
             if agents is not None:
                 raise
     return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)

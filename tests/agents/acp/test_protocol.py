@@ -15,6 +15,7 @@ from stagedoor.agents.acp import (
     AnswerRequest,
     AuthenticateRequest,
     CancelNotification,
+    CancelRequest,
     ClientCapabilities,
     CloseSessionRequest,
     CreateElicitation,
@@ -249,6 +250,18 @@ def test_an_agent_may_take_its_question_back() -> None:
         RequestWithdrawn(question(4), "the agent cancelled it")
     ]
     assert not protocol.is_open(4)
+
+
+def test_we_may_take_a_request_back() -> None:
+    """Only one that is not answered; the answer that comes all the same is the agent's to send."""
+    protocol = prompted("s")
+    number = protocol.call(SetSessionModeRequest("s", "ask"))
+    drain(protocol)
+    protocol.send(CancelRequest(number))
+    assert drain(protocol) == [{"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": number}}]
+    protocol.receive(message(id=number, error={"code": -32800, "message": "Request cancelled"}))
+    protocol.send(CancelRequest(number))
+    assert drain(protocol) == []
 
 
 def test_the_end_of_the_stream_settles_everything() -> None:

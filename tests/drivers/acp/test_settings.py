@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 import stagedoor
-from stagedoor import AcpAgent
+from stagedoor import AcpAgent, catalog
 from stagedoor.agents.acp.responses import NewSessionResponse
 from stagedoor.drivers.acp.settings import settings_in
 from stagedoor.errors import BadRequest, LocalProtocolError, NotAllowed, NotSupported
+from stagedoor.stored_sessions import stored_sessions
 from stagedoor.understudy import command
 
 BOUND = 120.0
@@ -104,6 +105,38 @@ def test_what_cannot_be_chosen_is_refused(
 
     with pytest.raises(fault, match=message):
         asyncio.run(main())
+
+
+def test_its_own_list_is_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By ``session/list``: listed, found, and continued by ``last``; sessions of other folders are not among them."""
+    config = tmp_path / "config.yaml"
+    home = str(tmp_path / "agent")
+    config.write_text(json.dumps({"agents": {"listed": {"acp": [*command(home=home)], "modes": dict(MODES)}}}))
+    monkeypatch.setenv("STAGEDOOR_CONFIG", str(config))
+    monkeypatch.setattr(catalog, "_configured", None)
+    folders = [tmp_path / name for name in ("here", "there")]
+
+    async def main() -> list[str]:
+        ids: list[str] = []
+        async with asyncio.timeout(BOUND):
+            for folder in folders:
+                folder.mkdir()
+                async with stagedoor.open("listed", cwd=folder) as session:
+                    await turn(session, HELLO)
+                    ids.append(session.id)
+        return ids
+
+    first, _ = asyncio.run(main())
+    [stored] = stored_sessions(folders[0], ["listed"])
+    assert (stored.agent, stored.session_id, stored.cwd) == ("listed", first, str(folders[0]))
+    assert stored.updated_ms > 1_700_000_000_000
+
+    async def again() -> str:
+        async with asyncio.timeout(BOUND), stagedoor.open("listed", cwd=folders[0], resume="last") as session:
+            await turn(session, HELLO)
+            return session.id
+
+    assert asyncio.run(again()) == first
 
 
 def test_an_agent_without_efforts_refuses_one(tmp_path: Path) -> None:

@@ -197,6 +197,12 @@ class CancelNotification(msgspec.Struct, frozen=True):
     session_id: str
 
 
+class CancelRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """We no longer want the answer to a request of ours. Agents that do not know this ignore it."""
+
+    request_id: Id
+
+
 class AnswerPermissionRequest(msgspec.Struct, frozen=True):
     """Answer by kind, or by the id of an option; neither means ``cancelled``."""
 
@@ -227,5 +233,11 @@ class RefuseRequest(msgspec.Struct, frozen=True):
 
 
 Command: TypeAlias = (
-    Call | CancelNotification | AnswerPermissionRequest | AnswerElicitation | AnswerRequest | RefuseRequest
+    Call
+    | CancelNotification
+    | CancelRequest
+    | AnswerPermissionRequest
+    | AnswerElicitation
+    | AnswerRequest
+    | RefuseRequest
 )

@@ -27,7 +27,15 @@ from stagedoor.wire.shapes import UnknownMessage
 from stagedoor.wire.stamps import Stamp, mark
 
 from .answers import AcpAnswers
-from .commands import AnswerPermissionRequest, Call, ClientCapabilities, Command, InitializeRequest, RefuseRequest
+from .commands import (
+    AnswerPermissionRequest,
+    Call,
+    CancelRequest,
+    ClientCapabilities,
+    Command,
+    InitializeRequest,
+    RefuseRequest,
+)
 from .config import AcpProfile
 from .events import Event, FileServed, RequestFailed, RequestWithdrawn, TerminalServed, Unanswered, session_of
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
@@ -131,7 +139,12 @@ class Connection:
 
     async def request(self, command: Call) -> Reply:
         """Send a request and wait for its answer. Raises what a refusal or a death means."""
-        reply = await (await self.start(command))
+        future = await self.start(command)
+        try:
+            reply = await future
+        except asyncio.CancelledError:  # nobody waits for the answer any more: an agent that can stops working on it
+            self._tasks.start(self._withdraw(future))
+            raise
         match reply:
             case RequestFailed():
                 raise self._refusal(reply)
@@ -143,6 +156,11 @@ class Connection:
                 raise ProcessExited(f"the agent ended before it answered {method}{why}", code=code, stderr=stderr)
             case _:
                 return reply
+
+    async def _withdraw(self, future: asyncio.Future[Reply]) -> None:
+        number = next((number for number, waiting in self._waiting.items() if waiting is future), None)
+        if number is not None and not self._ended:
+            await self.send(CancelRequest(number))
 
     async def start(self, command: Call) -> asyncio.Future[Reply]:
         """Send a request; the future resolves with whatever becomes of it."""

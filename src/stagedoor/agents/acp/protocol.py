@@ -21,6 +21,7 @@ from .commands import (
     AnswerRequest,
     Call,
     CancelNotification,
+    CancelRequest,
     ClientCapabilities,
     CloseSessionRequest,
     Command,
@@ -136,6 +137,9 @@ class AcpProtocol:
         match command:
             case CancelNotification(session_id=session_id):
                 self._cancel(session_id)
+            case CancelRequest(request_id=number):
+                if number in self._calls:
+                    self._peer.notify("$/cancel_request", {"requestId": number})
             case AnswerPermissionRequest():
                 self._answer_permission(command)
             case AnswerElicitation(action=action, content=content):

@@ -28,6 +28,7 @@ from .dictionary import AcpDictionary, Manner
 from .opening import CAPABILITIES, config, prompt_blocks
 from .recording import AcpRecordingReader, recognize_acp
 from .settings import AcpSettings, promises_nothing
+from .stored import ListedSessions
 from .trial import try_agent
 
 DRIVER = "acp"
@@ -62,7 +63,7 @@ def acp_agent(
     offered: ClientCapabilities | None = None,
     state: Callable[[Mapping[str, str]], StateFolders] = lambda env: UNKNOWN_STATE,
     tools: tuple[AgentTool, ...] = (),
-    list_stored: Callable[[str, Mapping[str, str] | None], Iterable[StoredSession]] = lambda cwd, env: (),
+    list_stored: Callable[[str, Mapping[str, str] | None], Iterable[StoredSession]] | None = None,
     read_stored: Callable[[StoredSession, Mapping[str, str]], Iterable[Event]] | None = None,
     inspect: Callable[[Mapping[str, str] | None], Awaitable[Presence]] | None = None,
 ) -> Agent:
@@ -163,7 +164,7 @@ def acp_agent(
             )
         },
         choose_driver=lambda options: DRIVER,
-        list_stored=list_stored,
+        list_stored=list_stored or ListedSessions(definition).of_folder,
         read_stored=read_stored,
         inspect=inspect or look,
         tools=tools,

@@ -123,6 +123,7 @@ def failure_in(raw_output: Any) -> tuple[int, str] | None:
 def unfenced(text: str, raw_output: Any) -> str:
     """``text`` without the fence that some put around an output for display."""
     fenced = _FENCE.fullmatch(text)
-    if fenced is None or not isinstance(raw_output, str) or fenced[1].strip() != raw_output.strip():
+    if fenced is None:
         return text
-    return raw_output
+    plain = output_text(raw_output, understood=True)
+    return plain if fenced[1].strip() == plain.strip() else text
