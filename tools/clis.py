@@ -8,13 +8,14 @@ program. What is already there in the right version is not fetched again.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import msgspec
 
-from stagedoor.testing.clis import InstallFailed, install_clis, pip, proven_packages
+from stagedoor.testing.clis import InstallFailed, install_clis, npm_install, pip, proven_packages
 
 FOLDER = ".clis"
 
@@ -26,6 +27,9 @@ class SecondVersion(msgspec.Struct, frozen=True):
     version: str
     program: str
 
+
+EDITORS = {"acpx": "0.19.1", "@agentclientprotocol/sdk": "2.4.0"}
+"""Clients of the Agent Client Protocol, by npm package: what ``stagedoor acp`` is proven with."""
 
 SECOND = {
     "claude": SecondVersion("claude-agent-sdk", "0.2.182", "claude_agent_sdk/_bundled/claude"),
@@ -56,6 +60,24 @@ def _second_folder(folder: Path, agent: str) -> Path:
     return folder / "second" / f"{agent}-{SECOND[agent].version}"
 
 
+def editor_packages(folder: Path) -> Path:
+    """Where the clients for editors' tests are installed."""
+    return folder / "editors" / "node_modules"
+
+
+def _install_editors(folder: Path) -> None:
+    manifests = {name: editor_packages(folder) / name / "package.json" for name in EDITORS}
+    versions = {name: json.loads(one.read_text())["version"] for name, one in manifests.items() if one.exists()}
+    if versions == EDITORS:
+        return
+    prefix = (folder / "editors").absolute()
+    print(f"installing {', '.join(EDITORS)} into {prefix} (npm)", flush=True)
+    prefix.mkdir(parents=True, exist_ok=True)
+    (prefix / "package.json").write_text('{"private": true}\n')
+    exact = [f"{name}@{version}" for name, version in EDITORS.items()]
+    npm_install(prefix, "--save-exact", "--ignore-scripts", *exact, clis=folder)
+
+
 def main() -> int:
     main_versions = proven_packages()
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else FOLDER)
@@ -69,6 +91,8 @@ def main() -> int:
         for agent in agents:
             if agent in SECOND and second_executable(folder, agent) is None:
                 _install_second(folder, agent)
+        if not sys.argv[2:]:
+            _install_editors(folder)
     except InstallFailed as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -66,11 +66,11 @@ class Wire:
 
 
 @asynccontextmanager
-async def editor(server: Any, token: str = "", query: str = "") -> AsyncIterator[Wire]:
+async def editor(server: Any, token: str = "", query: str = "", **capabilities: Any) -> AsyncIterator[Wire]:
     headers = {"Authorization": f"Bearer {token or server.token}"}
     async with connect(f"{server.ws_url}/acp{query}", additional_headers=headers, max_size=None) as socket:
         wire = Wire(socket)
-        await wire.call("initialize", protocolVersion=1, clientCapabilities={})
+        await wire.call("initialize", protocolVersion=1, clientCapabilities=capabilities)
         yield wire
 
 
@@ -296,5 +296,53 @@ def test_an_ended_session_goes_on_under_its_name(serve: Any, script: Script) -> 
                 assert again.text() == "One. Two. Three."
             views, count = await server.service.sessions.page(Query())
             assert (count, [view.parent_id for view in views]) == (2, [session, None])
+
+    asyncio.run(main())
+
+
+def test_what_an_editor_sends_with_a_prompt_reaches_the_agent(serve: Any, script: Script) -> None:
+    async def main() -> None:
+        async with serve() as server, editor(server, fs={"readTextFile": True}) as wire:
+            saved, changed = server.workspace / "saved.txt", server.workspace / "changed.txt"
+            saved.write_text("same")
+            changed.write_text("old")
+            session = (await wire.call("session/new", cwd=str(server.workspace)))["sessionId"]
+            links = [{"type": "resource_link", "name": one.name, "uri": one.as_uri()} for one in (saved, changed)]
+            embedded = {"type": "resource", "resource": {"uri": "file:///else/where.md", "text": "```\nfenced\n```"}}
+            prompt = [*block("Look at these:"), *links, embedded]
+            number = await wire.start("session/prompt", sessionId=session, prompt=prompt)
+            for text in ("same", "new"):  # what the editor shows of the two
+                read = await wire.until(lambda message: message.get("method") == "fs/read_text_file")
+                await wire.send({"id": read["id"], "result": {"content": text}})
+            assert (await wire.answer(number))["result"]["stopReason"] == "end_turn"
+            view = await server.service.sessions.get(session)
+            assert view.prompt.splitlines() == [
+                "Look at these:", f"@{saved}", "", f"{changed} (not saved yet):", "```", "new", "```", "",
+                "", "/else/where.md:", "````", "```", "fenced", "```", "````",
+            ]  # fmt: skip
+
+    asyncio.run(main())
+
+
+def test_a_form_of_the_editor_answers_what_the_agent_asks(serve: Any, script: Script) -> None:
+    asking = script([{"question": {"text": "Which one?", "options": ["red", "green"]}}], [{"say": "Thanks."}])
+
+    async def main() -> None:
+        async with serve() as server, editor(server, elicitation={"form": {}}) as forms, editor(server) as plain:
+            for wire, method in ((forms, "elicitation/create"), (plain, "session/request_permission")):
+                session = (await wire.call("session/new", cwd=str(server.workspace)))["sessionId"]
+                number = await wire.start("session/prompt", sessionId=session, prompt=block(asking))
+                asked = await wire.until(lambda message, method=method: message.get("method") == method)
+                if wire is forms:
+                    [(name, field)] = asked["params"]["requestedSchema"]["properties"].items()
+                    assert field["enum"] == ["red", "green"]
+                    answer = {"action": "accept", "content": {name: "green"}}
+                else:
+                    [chosen] = [one for one in asked["params"]["options"] if one["name"] == "green"]
+                    answer = {"outcome": {"outcome": "selected", "optionId": chosen["optionId"]}}
+                await wire.send({"id": asked["id"], "result": answer})
+                assert (await wire.answer(number))["result"]["stopReason"] == "end_turn"
+                records = await server.service.events.read(session)
+                assert any(record.type == "tool_result" and b"green" in record.body for record in records)
 
     asyncio.run(main())

@@ -39,7 +39,6 @@ from ..access.devices import Caller, demand
 from ..problems import rpc_error
 from .choices import Choices, default_choices
 from .outbox import Outbox
-from .prompts import prompt_text
 from .session import EditorLink, EditorSession
 
 _LOG = logging.getLogger("stagedoor.server.acp")
@@ -148,7 +147,7 @@ class EditorConnection:
             "protocolVersion": 1,
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": True, "sse": True},
                 "sessionCapabilities": sessions,
             },
@@ -252,7 +251,7 @@ class EditorConnection:
         return {"configOptions": (await session.described())["configOptions"]}
 
     async def _prompt(self, params: PromptParams) -> Json:
-        return await self._session(params.session_id).prompt(prompt_text(params.prompt))
+        return await self._session(params.session_id).prompt(params.prompt)
 
     def _cancel(self, session_id: str) -> None:
         session = self._sessions.get(session_id)

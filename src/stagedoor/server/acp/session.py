@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from stagedoor.agent_side.link import AUTH_REQUIRED, AgentLink, ClientRefused, MethodRefused
 from stagedoor.dialects.acp import AcpUpdates, Update
-from stagedoor.errors import AlreadyAnswered, SessionEnded, StagedoorError
+from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.transports.tasks import TaskOwner
@@ -37,10 +39,13 @@ from stagedoor.wire.jsonrpc import INTERNAL_ERROR
 from ..access.devices import Caller
 from .choices import Choices, choose, config_options, modes
 from .outbox import Outbox
+from .prompts import EditorPrompt, linked_files, read_prompt
 from .questions import decision_of, form_decision, form_params, permission_params
 
 _LOG = logging.getLogger("stagedoor.server.acp")
 CHUNK = 512
+MOST_LINKS = 20
+READ_WITHIN = 10.0
 Json: TypeAlias = dict[str, Any]
 STOP_REASONS = {
     "success": "end_turn", "interrupted": "cancelled", "max_turns": "max_turn_requests", "max_budget": "max_tokens",
@@ -58,6 +63,11 @@ class EditorLink:
         self.alone = alone
 
     @property
+    def reads_files(self) -> bool:
+        offered: object = self.link.client_capabilities.get("fs")
+        return isinstance(offered, dict) and offered.get("readTextFile") is True
+
+    @property
     def has_forms(self) -> bool:
         offered: object = self.link.client_capabilities.get("elicitation")
         return isinstance(offered, dict) and "form" in offered
@@ -72,6 +82,10 @@ class PendingPrompt:
         self.posted = False
         self.cancelled = False
         self.ended: asyncio.Future[TurnCompleted | Done | MethodRefused] = asyncio.get_running_loop().create_future()
+
+    def is_asked_by(self, prompt: str) -> bool:
+        """Whether the prompt of a turn is this one, with or without what was attached to it."""
+        return prompt == self.text or prompt.startswith(f"{self.text}\n\n")
 
     def end(self, ending: TurnCompleted | Done | MethodRefused) -> None:
         if not self.ended.done():
@@ -140,12 +154,13 @@ class EditorSession:
             self._tasks.start(self._follow(self.stored_id, self._seq), key="follow")
             self._tasks.start(self._show_open_questions(self.stored_id), key="questions")
 
-    async def prompt(self, text: str) -> Json:
-        pending = PendingPrompt(text)
+    async def prompt(self, blocks: Sequence[Json]) -> Json:
+        prompt = read_prompt(blocks, await self._unsaved(linked_files(blocks)))
+        pending = PendingPrompt(prompt.text)
         self._pending.append(pending)
         try:
             async with self._posting:
-                await self._post(text)
+                await self._post(prompt)
             pending.posted = True
             if self._last_word is not None:
                 self._end(pending, self._last_word)
@@ -201,17 +216,39 @@ class EditorSession:
 
     # -- to the service
 
-    async def _post(self, text: str) -> None:
+    async def _unsaved(self, paths: Sequence[str]) -> dict[str, str]:
+        """Files of the project that the editor has open with changes that are not on disk, with their text."""
+        if not self._editor.reads_files:
+            return {}
+        unsaved: dict[str, str] = {}
+        for path in [path for path in paths if Path(path).is_relative_to(self.cwd)][:MOST_LINKS]:
+            try:
+                async with asyncio.timeout(READ_WITHIN):
+                    read = await self._editor.link.ask("fs/read_text_file", {"sessionId": self.id, "path": path})
+            except (ClientRefused, TimeoutError):
+                continue  # the agent reads what is on disk
+            match read:
+                case {"content": str(text)} if await asyncio.to_thread(_text_on_disk, path) != text:
+                    unsaved[path] = text
+                case _:
+                    pass
+        return unsaved
+
+    async def _post(self, prompt: EditorPrompt) -> None:
         sessions, who = self._service.sessions, self._editor.caller.name
         if not self.stored_id:
-            spec = replace(self.choices.applied_to(self._spec), prompt=text, keep_open=True)
+            spec = replace(
+                self.choices.applied_to(self._spec), prompt=prompt.text, attachments=prompt.pictures, keep_open=True
+            )
             self._begin(await sessions.create(spec, who=who, session_id=self.id))
             return
         await self._use_own_servers()
         try:
-            await sessions.send(self.stored_id, text, who=who)
+            await sessions.send(self.stored_id, prompt.text, attachments=prompt.pictures, who=who)
         except SessionEnded:
-            self._begin(await sessions.resume(self.stored_id, text, keep_open=True, who=who))
+            if prompt.pictures:
+                raise BadRequest("this session has ended: continue it with a prompt without images first") from None
+            self._begin(await sessions.resume(self.stored_id, prompt.text, keep_open=True, who=who))
 
     def _begin(self, view: SessionView) -> None:
         self.stored_id, self._seq, self._last_word = view.id, 0, None
@@ -276,7 +313,7 @@ class EditorSession:
         match event:
             case TurnStarted(prompt=prompt, turn=turn):
                 self._turn, self._fault = turn, None
-                pending = next((one for one in self._pending if one.turn is None and one.text == prompt), None)
+                pending = next((one for one in self._pending if one.turn is None and one.is_asked_by(prompt)), None)
                 if pending is not None:
                     pending.turn = turn
                     if pending.cancelled:
@@ -365,6 +402,14 @@ class EditorSession:
         except ClientRefused as refused:
             _LOG.warning("the editor could not be asked: %s", refused, extra={"session": self.stored_id})
             return Deny(f"the editor could not be asked: {refused}") if self._editor.alone else None
+
+
+def _text_on_disk(path: str) -> str | None:
+    try:
+        place = Path(path)
+        return place.read_text("utf-8") if place.is_file() else None  # a pipe would wait for a writer
+    except (OSError, ValueError):
+        return None
 
 
 def _usage(ending: TurnCompleted | Done) -> Json:
