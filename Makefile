@@ -6,11 +6,20 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 4
 SECONDS ?= 600
+# The make of macOS (3.81) knows less than the one of Linux.
+TIDY   := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
+# Whatever stops, kills, interrupts or leaves orphans.
+KILLS  := tests/transports tests/machine tests/test_lost_guard.py tests/test_session.py tests/test_parallel.py tests/agents \
+          tests/understudy tests/shadow_git/test_killed.py tests/service/test_killed.py tests/service/test_sessions.py \
+          tests/service/test_store_faults.py tests/remote/test_killed.py tests/server/test_kill.py \
+          tests/server/test_jsonrpc_stdio.py tests/cli/test_serve.py tests/cli/test_terminal.py tests/web/test_trouble.py
+LIVE_KILLS := tests/live/contract/test_stopping.py tests/live/test_acp_native.py tests/live/test_claude_native.py \
+          tests/live/test_codex_native.py tests/live/test_gemini_native.py tests/live/test_opencode_native.py
 
-.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement clis browser sandbox page clean
+.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement portable torture clis browser sandbox page clean
 
 help:  ## say what can be made
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.runtime  ## run the embedded agent in a scratch repository: no key, no CLI, seconds
 	@$(BIN)/stagedoor demo
@@ -29,7 +38,7 @@ check: $(VENV)/.dev  ## lint, types, layers, and the page's own checks, two at a
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory --output-sync -j 2 pyright mypy page
+	@$(MAKE) --no-print-directory $(TIDY) -j 2 pyright mypy page
 
 mypy pyright: $(VENV)/.dev
 	$(BIN)/$@
@@ -66,6 +75,12 @@ record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs:
 
 confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the sandbox, by every driver, level and means (15 minutes)
 	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
+
+portable: $(VENV)/.dev clis browser sandbox  ## run all that stops, kills and orphans again, with guards that may use nothing of Linux's own (25 minutes)
+	STAGEDOOR_GUARD=portable STAGEDOOR_TORTURE=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(KILLS) $(LIVE_KILLS)
+
+torture: $(VENV)/.dev  ## start a thousand daemons under each strategy of the guard and count what is left (writes the table of docs/platforms.md)
+	$(BIN)/python -m tools.torture --daemons 1000
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility

@@ -1,4 +1,4 @@
-"""The system's Chromium, for the tests of the page: ``make browser`` brings Debian's where it may.
+"""The system's Chromium, for the tests of the page: ``make browser`` brings Debian's or Homebrew's where it may.
 
     python -m tools.browser
 
@@ -13,10 +13,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools.packages import apt_install
+from tools.packages import apt_install, brew_install
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PLACES = ("/usr/bin/chromium", "/usr/bin/chromium-browser")
+PLACES = (
+    "/usr/bin/chromium", "/usr/bin/chromium-browser", "/opt/homebrew/bin/chromium", "/usr/local/bin/chromium",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
 FLAGS = (
     "--no-sandbox",  # it only ever opens our own page, and root may not have a sandbox
     "--disable-gpu",
@@ -31,7 +35,7 @@ FLAGS = (
 
 
 def find_browser(env: Mapping[str, str] = os.environ) -> str | None:
-    """``STAGEDOOR_CHROMIUM``, else the Chromium on the path, else where Debian puts it."""
+    """``STAGEDOOR_CHROMIUM``, else the Chromium on the path, else where Debian and macOS put it."""
     named = env.get("STAGEDOOR_CHROMIUM")
     if named:
         return named if Path(named).is_file() else None
@@ -42,6 +46,8 @@ def find_browser(env: Mapping[str, str] = os.environ) -> str | None:
 def install_browser() -> str | None:
     """Ask the distribution for its Chromium, if we may; where it is then."""
     print("installing chromium from the distribution's packages (once, about a minute)", flush=True)
+    if sys.platform == "darwin":
+        return find_browser() if brew_install("chromium", cask=True) else None
     return find_browser() if apt_install("chromium", "fonts-dejavu-core") else None
 
 

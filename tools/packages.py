@@ -1,4 +1,4 @@
-"""Programs from the distribution that tests need, where we may install them: ``make sandbox``.
+"""Programs from the distribution (on a Mac: Homebrew) that tests need, where we may install them: ``make sandbox``.
 
 python -m tools.packages bubblewrap socat
 """
@@ -14,6 +14,28 @@ PATIENCE = 900
 """Seconds that the package manager may take."""
 PROGRAMS = {"bubblewrap": "bwrap"}
 """Package → its program, where that has another name."""
+LINUX_ONLY = frozenset({"bubblewrap", "strace"})
+"""What a Mac does not have: the tests that need it are skipped there."""
+
+
+def install(*packages: str) -> bool:
+    """Ask whoever brings programs to this machine for ``packages``. False: nothing was done."""
+    return brew_install(*packages) if sys.platform == "darwin" else apt_install(*packages)
+
+
+def brew_install(*packages: str, cask: bool = False) -> bool:
+    brew = shutil.which("brew") or shutil.which("brew", path="/opt/homebrew/bin:/usr/local/bin")
+    if brew is None:
+        return False
+    env = {**os.environ, "HOMEBREW_NO_AUTO_UPDATE": "1"}
+    words = [brew, "install", *(["--cask"] if cask else []), *packages]
+    try:
+        done = subprocess.run(
+            words, check=False, capture_output=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, env=env
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def apt_install(*packages: str) -> bool:
@@ -43,12 +65,13 @@ def _rights() -> list[str] | None:
 
 
 def missing(packages: list[str]) -> list[str]:
-    return [package for package in packages if shutil.which(PROGRAMS.get(package, package)) is None]
+    names = [package for package in packages if sys.platform == "linux" or package not in LINUX_ONLY]
+    return [package for package in names if shutil.which(PROGRAMS.get(package, package)) is None]
 
 
 def main(packages: list[str]) -> int:
     wanting = missing(packages)
-    if not wanting or (apt_install(*wanting) and not missing(packages)):
+    if not wanting or (install(*wanting) and not missing(packages)):
         return 0
     print(f"{', '.join(missing(packages))} not found: tests that need them are skipped", file=sys.stderr)
     return 1 if os.environ.get("CI") == "true" else 0

@@ -7,7 +7,8 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import EXIT_FAILED, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
@@ -80,7 +81,9 @@ def _surroundings() -> Iterator[tuple[str, str]]:
         yield "ok", "git is installed: stagedoor parallel can give each agent a worktree"
     else:
         yield "bad", "git is not installed: stagedoor parallel needs it\ninstall git with your package manager"
+    yield _guard()
     yield asyncio.run(_confinement())
+    yield from _off_the_path()
     for module, package, use in (
         ("tree_sitter_bash", "tree-sitter-bash", "the shell parser that rates commands"),
         ("h11", "h11", "the scripted model"),
@@ -103,6 +106,36 @@ def _surroundings() -> Iterator[tuple[str, str]]:
             yield "ok", f"the audit log is complete and unchanged: {checked.entries} decisions in {log}"
         else:
             yield "bad", f"the audit log was changed: line {checked.first_bad_line}: {checked.why}\n{log}"
+
+
+def _guard() -> tuple[str, str]:
+    """How what an agent has started is known and ended."""
+    from ..errors import LaunchError
+    from ..transports.guard.processes import CHOSEN_BY, strategy
+
+    try:
+        if (chosen := strategy()) == "linux":
+            return "ok", "nothing that an agent starts is left running: guarded by the kernel (linux)"
+    except LaunchError as fault:
+        return "bad", f"no agent can be started: {fault}"
+    named = f", as {CHOSEN_BY} says" if os.environ.get(CHOSEN_BY) else ""
+    return "note", (
+        f"what an agent starts is found in the process table ({chosen}{named})\n"
+        "what clears its environment and leaves its parent and its session at once may be left running"
+    )
+
+
+def _off_the_path(env: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
+    """Programs are installed, but whatever starts us (launchd, cron, an editor) does not look where they are."""
+    from .. import catalog
+    from ..transports.executables import INSTALLED_BY
+
+    on_path = {os.path.realpath(folder) for folder in env.get("PATH", os.defpath).split(os.pathsep) if folder}
+    for folder, manager in INSTALLED_BY.items():
+        names = [name for name in ("node", *catalog.names()) if os.access(Path(folder) / name, os.X_OK)]
+        if names and os.path.realpath(folder) not in on_path:
+            where = f"{', '.join(names)} found in {folder} ({manager}), which is not on the PATH"
+            yield "note", f"{where}\nadd it to the PATH of whatever starts stagedoor"
 
 
 async def _confinement() -> tuple[str, str]:

@@ -15,6 +15,13 @@ from .process import ChildProcess
 
 PATIENCE = 60.0
 """Seconds that a program may take to tell its version, or whether it is signed in."""
+INSTALLED_BY = {
+    "/opt/homebrew/bin": "Homebrew",
+    "/usr/local/bin": "Homebrew on an Intel Mac, npm",
+    "/opt/local/bin": "MacPorts",
+    "/home/linuxbrew/.linuxbrew/bin": "Homebrew on Linux",
+}
+"""Where package managers put programs that a shell finds and a service does not."""
 VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 

@@ -9,14 +9,20 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 
 from ...errors import NotSupported
+from . import seatbelt
 from .mounts import Mount
 
-Means = Literal["bubblewrap", "namespaces", "landlock"]
+Means = Literal["bubblewrap", "namespaces", "landlock", "seatbelt"]
+MEANS_OF: dict[str, tuple[Means, ...]] = {
+    "linux": ("bubblewrap", "namespaces", "landlock"),
+    "darwin": ("seatbelt",),
+}
+"""System → its means, the best first."""
 INSIDE = Path(__file__).with_name("inside.py")
 CHOSEN_BY = "STAGEDOOR_CONFINE_WITH"
 """Names the one to use in place of the first that works."""
@@ -41,6 +47,8 @@ class Wrapped(msgspec.Struct, frozen=True):
 def wrap(means: Means, argv: Sequence[str], mounts: Sequence[Mount], *, cwd: str, temp: str) -> Wrapped:
     if means == "bubblewrap":
         return Wrapped((*_bubblewrap(mounts), "--chdir", cwd, "--", *argv), 2, "/tmp")
+    if means == "seatbelt":
+        return Wrapped((*seatbelt.words(mounts, cwd=os.path.realpath(cwd), temp=temp), *argv), 0, temp)
     if means == "landlock":
         _refuse_nested(mounts, os.path.realpath(cwd))
     plan = {"means": means, "cwd": cwd, "temp": temp, "mounts": [[one.path, one.access, one.source] for one in mounts]}
@@ -84,21 +92,24 @@ _works: dict[tuple[str, str], str] = {}
 
 async def choose(env: Mapping[str, str] = os.environ) -> Means:
     """The first that works here. Raises ``NotSupported``."""
-    if sys.platform != "linux":
-        raise NotSupported(f"confine needs Linux; on {sys.platform} run the agent in a container or a virtual machine")
+    here = MEANS_OF.get(sys.platform, ())
+    if not here:
+        raise NotSupported(
+            f"confine needs Linux or macOS; on {sys.platform} run the agent in a container or a virtual machine"
+        )
     named = env.get(CHOSEN_BY, "")
-    if named and named not in get_args(Means):
-        raise NotSupported(f"{CHOSEN_BY}={named!r}: choose from {', '.join(get_args(Means))}")
+    if named and named not in here:
+        raise NotSupported(f"{CHOSEN_BY}={named!r}: choose from {', '.join(here)}")
     reasons: list[str] = []
-    everything: tuple[Means, ...] = get_args(Means)
-    for means in everything:
+    for means in here:
         if named and named != means:
             continue
         reason = await trial(means)
         if not reason:
             return means
         reasons.append(f"{means}: {reason}")
-    raise NotSupported(f"this machine cannot confine an agent, so it was not started ({'; '.join(reasons)}): {INSTALL}")
+    advice = INSTALL if sys.platform == "linux" else "run the agent in a container or a virtual machine"
+    raise NotSupported(f"this machine cannot confine an agent, so it was not started ({'; '.join(reasons)}): {advice}")
 
 
 async def trial(means: Means) -> str:
@@ -115,14 +126,19 @@ async def _try(means: Means) -> str:
 
     if means == "bubblewrap" and shutil.which("bwrap") is None:
         return "bwrap is not on the PATH"
+    if means == "seatbelt" and not os.access(seatbelt.PROGRAM, os.X_OK):
+        return f"{seatbelt.PROGRAM} is not there"
     with tempfile.TemporaryDirectory(prefix="stagedoor-trial-") as folder:
         place = Path(folder).resolve()  # noqa: ASYNC240 (once per process)
         outside, temp = place / "out", place / "temp"
         outside.mkdir()
         temp.mkdir()
-        mounts = [Mount(str(temp), "write")]
-        script = ("/bin/sh", "-c", REFUSES, "sh", str(outside), str(temp))
-        argv = wrap(means, script, mounts, cwd="/", temp=str(temp)).argv
+        mounts, script = [Mount(str(temp), "write")], REFUSES
+        if means == "seatbelt":
+            mounts += seatbelt.prepare_trial(temp)
+            script = seatbelt.TRIAL
+        command = ("/bin/sh", "-c", script, "sh", str(outside), str(temp))
+        argv = wrap(means, command, mounts, cwd="/", temp=str(temp)).argv
         launch = Launch(argv=argv, cwd="/", stdin="null", stop=())
         async with await ChildProcess.start(launch) as process:
             code = await process.wait()
