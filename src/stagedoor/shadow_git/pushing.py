@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from urllib.parse import quote
 
 from ..machine.names import is_beneath
 from .repository import GitFailed, Repository, check_ref
@@ -39,6 +40,34 @@ def is_allowed(address: str, allowed: Sequence[str]) -> bool:
     if plain is None or ".." in re.split(r"[/:]", address) or "%" in address:
         return False
     return any(address == one or (one[-1:] in ("/", ":") and address.startswith(one)) for one in allowed)
+
+
+_FORGES = (
+    (re.compile(r"github\."), "compare/{branch}?expand=1"),
+    (re.compile(r"gitlab\."), "-/merge_requests/new?merge_request%5Bsource_branch%5D={branch}"),
+    (re.compile(r"bitbucket\.org$"), "pull-requests/new?source={branch}"),
+    (re.compile(r"(codeberg\.org|gitea\.com)$"), "compare/{branch}"),
+)
+_PLACE = re.compile(
+    r"(?:(?:https|ssh)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+)(?::\d+)?/|(?:[^@/\s]+@)([A-Za-z0-9.-]+):/?)([\w./~-]+)"
+)
+
+
+def shown_address(address: str) -> str:
+    """``address`` without a name or password in it: others may read it."""
+    return re.sub(r"^(https?://)[^@/\s]*@", r"\1", address)
+
+
+def pull_request_link(address: str, branch: str) -> str:
+    """Where a pull request of ``branch`` is opened, for the forges whose pages we know; else empty."""
+    match = _PLACE.fullmatch(address)
+    if match is None or not branch:
+        return ""
+    host, path = (match[1] or match[2]).lower(), match[3].removesuffix("/").removesuffix(".git").strip("/")
+    for forge, page in _FORGES:
+        if forge.match(host) and "/" in path and ".." not in path.split("/"):
+            return f"https://{host}/{path}/{page.format(branch=quote(branch, safe=''))}"
+    return ""
 
 
 def push(repository: Repository, address: str, branch: str) -> str:

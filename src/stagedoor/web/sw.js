@@ -23,6 +23,7 @@ const FILES = [
   "/static/parts/overview-view.js",
   "/static/parts/pair-view.js",
   "/static/parts/question-card.js",
+  "/static/parts/review-view.js",
   "/static/parts/session-list.js",
   "/static/parts/session-view.js",
   "/static/style/frame.css",

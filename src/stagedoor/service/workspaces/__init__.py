@@ -59,7 +59,7 @@ class Workspaces:
             await asyncio.to_thread(shutil.rmtree, self._snapshots / session_id, ignore_errors=True)
 
     async def git_status(self, session_id: str) -> GitStatus:
-        return await git.status(await self.folder(session_id))
+        return await git.status(await self.folder(session_id), self._push_to)
 
     async def changes(self, session_id: str, *, who: str = "") -> GitChanges:
         """What can be changed with git there."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from stagedoor.errors import BadRequest
+from stagedoor.shadow_git import pushing
 from stagedoor.shadow_git.reading import Entry, ahead_behind, changed, prefix_of, take_snapshot
 from stagedoor.shadow_git.repository import GitFailed, Repository, locate
 from stagedoor.shadow_git.shadow import Shadow
@@ -54,6 +56,12 @@ class GitStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     files: tuple[ChangedFile, ...] = ()
     cut: bool = False
     """There are more files than are told."""
+    remote: str = ""
+    """The address the branch would be pushed to."""
+    push_problem: str = ""
+    """Why nothing is pushed there; empty: it may be."""
+    pull_request: str = ""
+    """Where a pull request of the branch is opened, for forges that are known."""
 
 
 class WorkspaceDiff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,9 +88,10 @@ async def standing(folder: Path, keep: Path | None = None) -> tuple[str, str]:
         return "", ""
 
 
-async def status(folder: Path) -> GitStatus:
+async def status(folder: Path, push_to: Sequence[str] = ()) -> GitStatus:
+    """``push_to``: the addresses that may be pushed to."""
     try:
-        return await in_thread(_status, folder)
+        return await in_thread(_status, folder, push_to)
     except (GitFailed, OSError) as fault:
         raise BadRequest(str(fault)) from fault
 
@@ -136,7 +145,7 @@ def _tree(repository: Repository, folder: Path, keep: Path) -> str:
         return shadow.git("write-tree").decode().strip()
 
 
-def _status(folder: Path) -> GitStatus:
+def _status(folder: Path, push_to: Sequence[str]) -> GitStatus:
     repository = locate(folder)
     if repository is None:
         return GitStatus()
@@ -147,6 +156,12 @@ def _status(folder: Path) -> GitStatus:
         upstream, ref = repository.upstream(head.branch) if head.ref else ("", "")
         ahead, behind = ahead_behind(shadow, head.commit, repository.commit_of(ref) if ref else "")
     files = tuple(_changed(entry, prefix) for entry in listed.entries)
+    remote, problem = "", ""
+    if head.ref:
+        with contextlib.suppress(GitFailed):
+            remote = pushing.address_of(repository, "", head.branch)
+        if remote and not pushing.is_allowed(remote, push_to):
+            problem = not_pushed(remote)
     return GitStatus(
         repository=True,
         branch=head.branch,
@@ -157,6 +172,16 @@ def _status(folder: Path) -> GitStatus:
         clean=not files,
         files=files[:MOST_FILES],
         cut=listed.cut or len(files) > MOST_FILES,
+        remote=_printable(pushing.shown_address(remote)),
+        push_problem=_printable(problem),
+        pull_request=pushing.pull_request_link(remote, head.branch),
+    )
+
+
+def not_pushed(address: str) -> str:
+    return (
+        f"this server pushes nothing to {pushing.shown_address(address)}; add it (or how it begins, up to a slash) to "
+        "workspaces.push in its configuration"
     )
 
 

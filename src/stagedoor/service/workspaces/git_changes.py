@@ -21,6 +21,7 @@ from stagedoor.shadow_git.repository import GitFailed, Repository, locate
 from stagedoor.transports.programs import in_thread
 
 from .files import inside
+from .git import not_pushed
 
 Value = TypeVar("Value")
 _log = logging.getLogger("stagedoor.git")
@@ -120,10 +121,7 @@ class GitChanges:
                 raise GitFailed("no branch is checked out; name the branch to push")
             address = pushing.address_of(repository, remote, name)
             if not pushing.is_allowed(address, self._push_to):
-                raise NotAllowed(
-                    f"this server pushes nothing to {address}; add it (or how it begins, up to a slash) to "
-                    "workspaces.push in its configuration"
-                )
+                raise NotAllowed(not_pushed(address))
             return GitPush(address=address, branch=name, commit=pushing.push(repository, address, name))
 
         pushed = await self._run(work)

@@ -107,6 +107,12 @@ export class Fold {
         else this.put({ kind: "notice", event }, event);
         break;
       }
+      case "files_restored": {
+        const left = event.notRestored?.length ? `; ${event.notRestored.length} could not be restored` : "";
+        const message = `${event.files} ${event.files === 1 ? "file" : "files"} restored to before turn ${event.beforeTurn}${left}`;
+        this.put({ kind: "notice", event: { ...event, type: "notice", level: "info", code: event.type, message } });
+        break;
+      }
       case "retry":
         this.put({ kind: "retry", event }, event);
         break;

@@ -179,6 +179,32 @@ declare namespace Page {
     workplace: () => string;
     questionOf: (request: Unified.PermissionRequest) => Question;
   }
+  interface DiffOptions {
+    /** The file's name, which says how to colour it. */
+    path?: string;
+    /** Called with a line that somebody wants to comment on, and the element after which the comment stands. */
+    comment?: (row: DiffRow, element: Element) => void;
+  }
+  interface GitStatus {
+    repository: boolean;
+    branch: string;
+    ahead: number;
+    files: { path: string; change: string; staged: boolean }[];
+    remote: string;
+    pushProblem: string;
+    pullRequest: string;
+  }
+  interface Checkpoint {
+    id: string;
+    turn: number;
+    kind: "turn" | "undo";
+    at: number;
+  }
+  interface FileEntry {
+    name: string;
+    path: string;
+    kind: "file" | "folder" | "link" | "other";
+  }
   interface DiffRow {
     kind: "added" | "removed" | "same" | "hunk";
     text: string;

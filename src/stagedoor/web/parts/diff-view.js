@@ -1,19 +1,34 @@
 // A unified diff as lines: added, removed, and within a changed line the words that differ. Side by side on a wide
-// page.
+// page. Light colours for code where the file's name says what it is, line by line: what is not sure stays plain.
 
-import { button, h, isWide } from "../core/dom.js";
-import { cut, diffCounts, plain, visible } from "../core/text.js";
+import { h } from "../core/dom.js";
+import { cut, visible } from "../core/text.js";
 
 const MOST_ROWS = 400;
 const LONGEST_ROW = 2000;
 const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
 const HEADS = ["---", "+++", "diff ", "index "];
+const WORDS =
+  "and as async await break case catch class const continue def do elif else enum except export false finally fn for " +
+  "from func function if impl import in interface is let match new not null None or pass pub public raise return self " +
+  "static struct switch this throw true True False try type var void while with yield";
+/** @type {[RegExp, string][]} what a comment looks like, by the name of the file */
+const COMMENTS = [
+  [/\.(pyi?|rb|(ba|z)?sh|ya?ml|toml|exs?|tf)$|(^|\/)(Makefile|Dockerfile)$/, "#.*"],
+  [/\.([mc]?[jt]sx?|java|[ch](c|pp)?|cs|go|rs|swift|kts?|php|dart|s?css|jsonc?)$/, "\\/[/*].*"],
+  [/\.(sql|lua|hs)$/, "--.*"],
+];
+const TOKENS = `("(?:\\\\.|[^"\\\\])*"|'(?:\\\\.|[^'\\\\])*')|\\b(\\d[\\w.]*)|\\b(${WORDS.replaceAll(" ", "|")})\\b`;
 
-/** @param {string} diff */
-export function diffView(diff, { wide = false } = {}) {
+/**
+ * @param {string} diff
+ * @param {Page.DiffOptions & { wide?: boolean }} [options]
+ */
+export function diffView(diff, { wide = false, ...options } = {}) {
   const [text, rest] = cut(diff, 200000);
   const rows = parse(text);
-  const draw = (/** @type {Page.DiffRow[]} */ part) => (wide ? sideBySide(part) : part.map(line));
+  const draw = (/** @type {Page.DiffRow[]} */ part) =>
+    wide ? sideBySide(part, options) : part.map((row) => line(row, options));
   const table = h(
     "div",
     { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" },
@@ -33,75 +48,6 @@ export function diffView(diff, { wide = false } = {}) {
     hidden.length > 0 && more,
     rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
   );
-}
-
-const FOLDED_FROM = 300; // lines of one file
-
-/**
- * Every file of a diff, folded where it is long, under a head that stays: totals, the files to jump to, and close.
- * @param {string} diff
- */
-export function changesDialog(diff) {
-  const parts = diff.split(/^(?=diff --git )/m).filter(Boolean);
-  const files = parts.map((part) => {
-    const name = part.match(/^\+\+\+ (?:b\/)?(.+)$/m)?.[1];
-    const before = part.match(/^--- (?:a\/)?(.+)$/m)?.[1];
-    const other = part.match(/^diff --git a\/(.+) b\//m)?.[1]; // without a line of text: a mode, a binary
-    return fileSection(plain((name === "/dev/null" ? before : name) ?? other), part);
-  });
-  const total = diffCounts(diff);
-  const dialog = h("dialog", { class: "sheet tall changes", "aria-label": "Changes" });
-  const jumps = files.map(({ name, section }) =>
-    button(
-      name,
-      () => {
-        section.open = true;
-        section.scrollIntoView({ block: "start" });
-      },
-      { kind: "plain" },
-    ),
-  );
-  dialog.append(
-    h(
-      "header",
-      {},
-      h("h2", {}, "Changes since the start"),
-      h("span", { class: "quiet" }, `${files.length} ${files.length === 1 ? "file" : "files"}`),
-      h("span", { class: "plus" }, `+${total.added}`),
-      h("span", { class: "minus" }, `−${total.removed}`),
-      h("span", { class: "spacer" }),
-      button("", () => dialog.close(), { kind: "plain", glyph: "cross", title: "Close", autofocus: true }),
-    ),
-    files.length > 1 ? h("nav", { class: "files", "aria-label": "Changed files" }, jumps) : "",
-    ...(files.length ? files.map(({ section }) => section) : [h("p", { class: "quiet" }, "Nothing has changed.")]),
-  );
-  return dialog;
-}
-
-/**
- * @param {string} name
- * @param {string} part
- */
-function fileSection(name, part) {
-  const { added, removed } = diffCounts(part);
-  const section = h(
-    "details",
-    { class: "file" },
-    h(
-      "summary",
-      {},
-      h("code", {}, name),
-      h("span", { class: "plus" }, `+${added}`),
-      h("span", { class: "minus" }, `−${removed}`),
-    ),
-  );
-  const fill = () => {
-    if (section.open && section.childElementCount === 1) section.append(diffView(part, { wide: isWide() }));
-  };
-  section.addEventListener("toggle", fill);
-  section.open = part.split("\n", FOLDED_FROM).length < FOLDED_FROM;
-  fill();
-  return { name, section };
 }
 
 /**
@@ -128,7 +74,7 @@ export function editView(before, after) {
   return h(
     "div",
     { class: "diff", role: "group", "aria-label": "Changes" },
-    rows.slice(0, MOST_ROWS).map(line),
+    rows.slice(0, MOST_ROWS).map((row) => line(row)),
     hidden > 0 && h("p", { class: "quiet" }, `${hidden} more lines`),
   );
 }
@@ -206,31 +152,64 @@ function markWords(before, after) {
   after.parts = parts(b);
 }
 
-/** @param {Page.DiffRow} row */
-function line(row) {
-  return h(
-    "div",
-    { class: `row ${row.kind}` },
-    h("span", { class: "at", "aria-hidden": "true" }, row.now ?? row.old),
+/**
+ * @param {Page.DiffRow} row
+ * @param {Page.DiffOptions} [options]
+ */
+function line(row, options = {}) {
+  const element = h("div", { class: `row ${row.kind}` });
+  element.append(
+    lineNumber(row, options, () => element),
     h("span", { class: "sign" }, SIGNS[row.kind]),
-    code(row),
+    code(row, options),
+  );
+  return element;
+}
+
+/**
+ * Where comments can be made, the number of a line is the button for it.
+ * @param {Page.DiffRow} row
+ * @param {Page.DiffOptions} options
+ * @param {() => Element} place after which the comment stands
+ */
+function lineNumber(row, { comment }, place) {
+  const number = row.now ?? row.old;
+  if (!comment || !number) return h("span", { class: "at", "aria-hidden": "true" }, number);
+  const label = `Comment on line ${number}${row.now ? "" : ", removed"}`;
+  return h(
+    "button",
+    { class: "at", type: "button", "aria-label": label, onclick: () => comment(row, place()) },
+    number,
   );
 }
 
-/** @param {Page.DiffRow} row */
-function code({ text, parts = [text] }) {
+/**
+ * @param {Page.DiffRow} row
+ * @param {Page.DiffOptions} options
+ */
+function code({ text, parts = [text] }, { path = "" }) {
   const extra = text.length - LONGEST_ROW;
   const [start, middle, end] = extra > 0 ? [`${text.slice(0, LONGEST_ROW)}… ${extra} more characters`] : parts;
-  return h("span", { class: "code" }, visible(start), middle && h("mark", {}, visible(middle)), visible(end));
+  const shown = (/** @type {string | undefined} */ part) => paint(visible(part), path);
+  return h("span", { class: "code" }, shown(start), middle && h("mark", {}, shown(middle)), shown(end));
 }
 
-/** @param {Page.DiffRow[]} rows */
-function sideBySide(rows) {
+/**
+ * @param {Page.DiffRow[]} rows
+ * @param {Page.DiffOptions} options
+ */
+function sideBySide(rows, options) {
+  /** @type {HTMLElement[]} */
   const pairs = [];
+  const pair = (/** @type {Page.DiffRow | undefined} */ left, /** @type {Page.DiffRow | undefined} */ right) => {
+    const element = h("div", { class: `pair ${left === right ? left?.kind : ""}` });
+    element.append(half(left, options, element), half(right, options, element));
+    pairs.push(element);
+  };
   for (let at = 0; at < rows.length; ) {
     const row = rows[at];
     if (row.kind === "same" || row.kind === "hunk") {
-      pairs.push(h("div", { class: `pair ${row.kind}` }, half(row), half(row)));
+      pair(row, row);
       at++;
       continue;
     }
@@ -238,13 +217,41 @@ function sideBySide(rows) {
     const added = [];
     while (rows[at]?.kind === "removed") removed.push(rows[at++]);
     while (rows[at]?.kind === "added") added.push(rows[at++]);
-    for (let pair = 0; pair < Math.max(removed.length, added.length); pair++)
-      pairs.push(h("div", { class: "pair" }, half(removed[pair]), half(added[pair])));
+    for (let at = 0; at < Math.max(removed.length, added.length); at++) pair(removed[at], added[at]);
   }
   return pairs;
 }
 
-/** @param {Page.DiffRow | undefined} row */
-function half(row) {
-  return row ? h("div", { class: `half ${row.kind}` }, code(row)) : h("div", { class: "half none" });
+/**
+ * @param {Page.DiffRow | undefined} row
+ * @param {Page.DiffOptions} options
+ * @param {Element} pair
+ */
+function half(row, options, pair) {
+  if (!row) return h("div", { class: "half none" });
+  return h(
+    "div",
+    { class: `half ${row.kind}` },
+    lineNumber(row, options, () => pair),
+    code(row, options),
+  );
+}
+
+/**
+ * @param {string} text
+ * @param {string} path
+ * @returns {Page.Child[]}
+ */
+export function paint(text, path) {
+  const comment = COMMENTS.find(([name]) => name.test(path))?.[1];
+  if (!comment) return [text];
+  /** @type {Page.Child[]} */
+  const out = [];
+  let from = 0;
+  for (const match of text.matchAll(new RegExp(`(${comment})|${TOKENS}`, "g"))) {
+    const kind = match[1] ? "c" : match[2] ? "s" : match[3] ? "n" : "k";
+    out.push(text.slice(from, match.index), h("span", { class: kind }, match[0]));
+    from = match.index + match[0].length;
+  }
+  return [...out, text.slice(from)];
 }

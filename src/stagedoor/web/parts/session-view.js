@@ -1,12 +1,12 @@
 // One session: its stream, what can be done with it, and the field to write to the agent.
 
-import { get, messageOf } from "../core/api.js";
+import { messageOf } from "../core/api.js";
 import { announce, bar, button, failed, h, icon, linkButton, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine, money, number, plain, workplace } from "../core/text.js";
 import "../core/virtual.js";
-import { changesDialog } from "./diff-view.js";
 import { itemElement } from "./items.js";
+import { showFiles, showReview } from "./review-view.js";
 
 const BUSY = ["working", "waiting", "starting"];
 const OPEN_QUESTION = ".question:not(.closed)";
@@ -297,8 +297,13 @@ class SessionView extends HTMLElement {
       form,
       button(
         "Changes since the start",
-        closing(() => this.showDiff(view)),
+        closing(() => showReview(view)),
         { glyph: "file" },
+      ),
+      button(
+        "Files",
+        closing(() => showFiles(view)),
+        { glyph: "folder" },
       ),
       view.group && h("a", compare, icon("fork"), "Compare with the others"),
       !ended &&
@@ -327,13 +332,6 @@ class SessionView extends HTMLElement {
     const prompt = this.input.value.trim();
     if (prompt) await this.continueAs(view, "fork", prompt);
     else toast("First write what the fork should do, then fork");
-  }
-
-  /** @param {Page.Session} view */
-  async showDiff(view) {
-    /** @type {{ diff?: string }} */
-    const { diff = "" } = await get(`/api/sessions/${view.id}/diff`);
-    showDialog(changesDialog(diff));
   }
 }
 
