@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import axe_playwright_python
 import pytest
 from playwright.sync_api import expect
 
@@ -25,6 +26,13 @@ def picture(page: Any, name: str) -> None:
         page.screenshot(path=f"{folder}/{name}.png")
 
 
+def serious(page: Any) -> list[str]:
+    """What axe-core finds in the page as it stands."""
+    page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")]
+
+
 def opened(page: Any, entry: str) -> Any:
     page.get_by_role("button", name="More").click()
     page.get_by_role("button", name=entry, exact=True).click()
@@ -38,7 +46,7 @@ def test_changes_are_reviewed(visit: Any, stage: Any, size: str) -> None:
     session = stage.start(
         [{"shell": WRITE}], [{"say": "first"}], approval="autoAll", cwd=str(folder), title="Round the total"
     )
-    page = visit(f"#/s/{session}", size)
+    page = visit(f"#/s/{session}", size, theme="dark" if size == "desk" else "light")
     expect(page.get_by_text("first", exact=True)).to_be_visible()
     stage.idle(session)
     dialog = opened(page, "Changes since the start")
@@ -60,6 +68,7 @@ def test_changes_are_reviewed(visit: Any, stage: Any, size: str) -> None:
     dialog.get_by_label("Comment", exact=True).fill("Why?")
     dialog.get_by_role("button", name="Add comment").click()
     picture(page, f"comments-{size}")
+    assert serious(page) == []
     dialog.get_by_role("button", name="Send 2 comments to the agent").click()
     expect(page.locator(".prompt", has_text="Review comments:")).to_be_visible()
     stage.until(lambda: stage.session(session)["turn"] == 2)

@@ -109,7 +109,8 @@ export class Fold {
       }
       case "files_restored": {
         const left = event.notRestored?.length ? `; ${event.notRestored.length} could not be restored` : "";
-        const message = `${event.files} ${event.files === 1 ? "file" : "files"} restored to before turn ${event.beforeTurn}${left}`;
+        const many = event.files === 1 ? "1 file" : `${event.files} files`;
+        const message = `${many} restored to before turn ${event.beforeTurn}${left}`;
         this.put({ kind: "notice", event: { ...event, type: "notice", level: "info", code: event.type, message } });
         break;
       }

@@ -10,8 +10,8 @@ const SIGNS = { added: "+", removed: "−", same: " ", hunk: "⋯" };
 const HEADS = ["---", "+++", "diff ", "index "];
 const WORDS =
   "and as async await break case catch class const continue def do elif else enum except export false finally fn for " +
-  "from func function if impl import in interface is let match new not null None or pass pub public raise return self " +
-  "static struct switch this throw true True False try type var void while with yield";
+  "from func function if impl import in interface is let match new not null None or pass pub public raise return " +
+  "self static struct switch this throw true True False try type var void while with yield";
 /** @type {[RegExp, string][]} what a comment looks like, by the name of the file */
 const COMMENTS = [
   [/\.(pyi?|rb|(ba|z)?sh|ya?ml|toml|exs?|tf)$|(^|\/)(Makefile|Dockerfile)$/, "#.*"],
