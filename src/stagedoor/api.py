@@ -58,19 +58,11 @@ def open(agent: str | AcpAgent, **options: Unpack[OpenOptions]) -> Session:
 
 
 def conversation(
-    agent: str | AcpAgent,
-    options: Mapping[str, Any],
-    *,
-    attended: bool = False,
-    session_id: str | None = None,
-    may_widen: bool = False,
+    agent: str | AcpAgent, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
 ) -> Session:
-    """``open`` for those who answer questions from outside (``attended``) or give the session its id.
-
-    ``may_widen``: the person who resumes the session has just chosen a mode that allows more than before.
-    """
+    """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
     entry = catalog.agent(agent)
-    requested = _requested(options, entry, may_widen=may_widen)
+    requested = _requested(options, entry)
     effective = _with_policy(_with_protected_files(requested))
     driver = catalog.driver(entry, effective)
     ruled = requested.policy is not None or bool(requested.before_tool_call)
@@ -163,14 +155,13 @@ def history(
     return sorted(sessions, key=lambda stored: stored.updated_ms, reverse=True)
 
 
-def _requested(arguments: Mapping[str, Any], entry: Agent, *, may_widen: bool = False) -> Options:
+def _requested(arguments: Mapping[str, Any], entry: Agent) -> Options:
     arguments = without_modes(arguments)
     options = check_options(arguments)
     if options.resume == LAST:
         options = replace(options, resume=_last_session(entry, options))
     if options.resume is not None:
-        known_as = Register().find(options.resume)
-        options = resumed(options, frozenset(arguments), entry.name, known_as, may_widen=may_widen)
+        options = resumed(options, frozenset(arguments), entry.name, Register().find(options.resume))
     return replace(options, cwd=str(Path(options.cwd).resolve()))
 
 

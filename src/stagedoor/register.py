@@ -113,12 +113,10 @@ class Register:
         return None
 
 
-def resumed(
-    options: Options, named: frozenset[str], agent: str, entry: RegisterEntry | None, *, may_widen: bool = False
-) -> Options:
+def resumed(options: Options, named: frozenset[str], agent: str, entry: RegisterEntry | None) -> Options:
     """The options for going on with a session: what the caller did not name is as it was, and nothing is wider.
 
-    ``named`` are the options the caller gave. ``may_widen``: a person has just chosen a mode that allows more.
+    ``named`` are the options the caller gave.
     """
     if entry is None:
         return options
@@ -139,7 +137,7 @@ def resumed(
         sandbox=entry.sandbox,
         confine=entry.confine,
     )
-    if not may_widen and (
+    if (
         reach(going_on) > reach(before)
         or _room(going_on) > _room(before)
         or _CONFINES[going_on.confine] > _CONFINES[entry.confine]

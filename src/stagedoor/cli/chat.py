@@ -4,34 +4,40 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import difflib
 import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from .. import catalog
 from ..drivers.acp.definition import AcpAgent
-from ..errors import BadRequest, StagedoorError
+from ..errors import BadRequest, SessionNotFound, StagedoorError
 from ..transcript import clean
 from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.events import Event
 from . import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .command import BadFlag, Parser, add_option_flags, error_line, options_from, report
-from .conversations import MODES, ChatPartner, LocalConversation
+from .conversations import MODES, ChatPartner, LocalConversation, ServerConversation
 from .output import coloured, one_line
 from .questions import Keyboard, find_keyboard
-from .run import described_agent, with_questions
+from .run import add_local_flag, described_agent, with_questions
+from .running_server import can_run_there, for_server, with_whole_path
 from .screen import TICK, Screen
 from .state import state_folder, with_audit
 from .suggestions import FilesToName, Suggestions
 from .trust import ask_for_trust, configured_trust
+
+if TYPE_CHECKING:
+    from ..remote import Remote
+    from ..service.views import SessionView
 
 COMMANDS = {
     "model": "show the model, or change it: /model NAME",
@@ -62,6 +68,7 @@ def main(argv: list[str]) -> int:
             "stagedoor chat claude",
             "stagedoor chat codex --model gpt-5 -C ~/code/site",
             "stagedoor chat gemini --resume last",
+            "stagedoor chat --attach last",
             'stagedoor chat --acp "my-agent --acp"',
         ),
         closing="In the chat: /help shows the commands and keys, @ names a file, Ctrl-C stops a turn, Ctrl-D leaves.",
@@ -74,13 +81,27 @@ def main(argv: list[str]) -> int:
         metavar="COMMAND",
         help="in place of the agent's name: the command line of any program that speaks the Agent Client Protocol",
     )
+    parser.add_argument(
+        "--attach",
+        metavar="ID",
+        help="go on with a session of the server, such as one begun on the page or a phone; last is the newest",
+    )
+    parser.add_argument(
+        "--server",
+        metavar="URL|local",
+        help="chat on this server: its address (with its token in STAGEDOOR_TOKEN), or local for the one that runs on "
+        "this machine under your account (which is used by itself where nothing changes by it)",
+    )
+    add_local_flag(parser)
     parser.add_argument("--full-output", action="store_true", help="show all output of the agent's commands")
     parser.add_argument("--no-thinking", dest="thinking", action="store_false", help="do not show the agent's thoughts")
     add_option_flags(parser)
     arguments = parser.parse_args(argv)
     try:
         options = options_from(arguments)
-        agent = described_agent(arguments.acp) if described else arguments.agent
+        agent = described_agent(arguments.acp, server=arguments.server) if described else arguments.agent
+        if arguments.attach and (agent is not None or options):
+            raise BadFlag("--attach: the session has its agent and its options; leave out everything else")
     except (BadFlag, StagedoorError) as fault:
         return report("chat", fault)
     return start_chat(agent, options, arguments)
@@ -95,23 +116,70 @@ def start_chat(agent: str | AcpAgent | None, options: dict[str, Any], arguments:
     try:
         return asyncio.run(_chat(agent, options, arguments, keyboard))
     except (StagedoorError, ModuleNotFoundError, OSError) as fault:
+        keyboard.stop()
         return report("chat", fault)
     except asyncio.CancelledError:
         return EXIT_INTERRUPTED
+    finally:
+        keyboard.stop()
 
 
 async def _chat(
     agent: str | AcpAgent | None, options: dict[str, Any], arguments: argparse.Namespace, keyboard: Keyboard
 ) -> int:
+    server: str | None = getattr(arguments, "server", None)
+    if attached := getattr(arguments, "attach", None):
+        return await _attach(attached, server or "local", arguments, keyboard)
     chosen = agent if agent is not None else await first_ready()
     entry = catalog.agent(chosen)
-    options = configured_trust(entry.name, options)
-    options = await ask_for_trust(entry, options, keyboard, _write)
+    is_found = False
+    if server is None:
+        options = configured_trust(entry.name, options)
+        options = await ask_for_trust(entry, options, keyboard, _write)
+        if isinstance(chosen, str):
+            local = bool(getattr(arguments, "local", False))
+            is_found = await can_run_there(entry.name, options, local=local, command="chat")
     window = ChatWindow(entry.title or entry.name, keyboard, Path(options.get("cwd", ".")), arguments)
-    # A person is always there: what a mode that asks nothing becomes later is decided when it is chosen.
-    options = with_questions(entry, with_audit(options), keyboard, window, cast("TextIO", sys.stdout))
-    window.conversation = LocalConversation(chosen, entry.name, options, window.show, window.fail)
-    return await window.run()
+    # A person is always there: a mode that asks nothing now may be changed later.
+    options = with_questions(entry, options, keyboard, window, cast("TextIO", sys.stdout))
+    if server is None and not is_found:
+        window.conversation = LocalConversation(chosen, entry.name, with_audit(options), window.show, window.fail)
+        return await window.run()
+    from ..remote import connect
+
+    if is_found:
+        options = for_server(options)
+    elif server == "local":
+        options = with_whole_path(options)
+    async with connect(server or "local") as remote:
+        window.conversation = ServerConversation(remote, entry.name, options, window.show, window.fail)
+        return await window.run(where="in the server")
+
+
+async def _attach(session_id: str, server: str, arguments: argparse.Namespace, keyboard: Keyboard) -> int:
+    from ..remote import connect
+
+    async with connect(server) as remote:
+        view = await find_session(remote, session_id)
+        entry = catalog.agent(view.agent)
+        window = ChatWindow(entry.title or entry.name, keyboard, Path(view.cwd), arguments)
+        options = with_questions(entry, {}, keyboard, window, cast("TextIO", sys.stdout))
+        window.conversation = ServerConversation(remote, entry.name, options, window.show, window.fail, view=view)
+        ended = " · it has ended: your next message continues it in a new one" if view.ended else ""
+        window.say(f"{clean(view.title)}{ended}", style="bold")
+        return await window.run(where="in the server", folder=view.cwd)
+
+
+async def find_session(remote: Remote, session_id: str) -> SessionView:
+    """By its id, the beginning of it, or ``last``. Raises ``SessionNotFound``."""
+    if session_id != "last":
+        with contextlib.suppress(SessionNotFound):
+            return await remote.session(session_id).view()
+    views = await remote.sessions(limit=500)
+    hits = [view for view in views if session_id == "last" or view.id.startswith(session_id)]
+    if not hits:
+        raise SessionNotFound(f"session {session_id!r} not found: the page lists those of the server")
+    return hits[0]
 
 
 async def first_ready() -> str:
@@ -138,8 +206,10 @@ class ChatWindow:
     def __init__(self, title: str, keyboard: Keyboard, folder: Path, arguments: argparse.Namespace) -> None:
         from .line_editor import LineEditor, PrintedAbove
 
+        keyboard.start()  # nothing is echoed while the terminal goes from one to the other
         self._title = title
         self._keyboard = keyboard
+        self._folder = folder
         self._tasks = TaskOwner()
         self._presses = 0
         self._echoed: list[str] = []
@@ -218,9 +288,10 @@ class ChatWindow:
         self._screen.answered(request_id)
 
     def pause(self) -> None:
-        return
+        self._screen.pause()
 
     def resume(self) -> None:
+        self._screen.resume()
         self.editor.take_back()
 
     def note(self, text: str) -> None:
@@ -234,13 +305,13 @@ class ChatWindow:
 
     # ------------------------------------------------------------------------------------------------- from the person
 
-    async def run(self) -> int:
+    async def run(self, *, where: str = "", folder: str = "") -> int:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._press)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._end.set)
-        self.say(f"{self._title} in {Path.cwd()} · {self.conversation.mode} · /help · Ctrl-D leaves")
-        self._keyboard.start()  # nothing is echoed while the terminal goes from one to the other
+        parts = [f"{self._title} in {folder or self._folder.resolve()}", self.conversation.mode, where]
+        self.say(" · ".join([*filter(None, parts), "/help", "Ctrl-D leaves"]))
         self._tasks.start(self.animate())
         reading = self._tasks.start(self._read())
         ending = self._tasks.start(self._end.wait())

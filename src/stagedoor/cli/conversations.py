@@ -1,21 +1,29 @@
-"""What ``chat`` talks to: a session of this process, told apart from one of a server only here."""
+"""What ``chat`` talks to: a session of this process, or one of a server that others may watch and use, too."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from .. import api
 from ..drivers.acp.definition import AcpAgent
 from ..errors import BadRequest, StagedoorError
+from ..register import Register
 from ..service.workspaces.git import WorkspaceDiff, diff, standing
 from ..session import Session
 from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.events import Event
+from ..unified.options import Tier
 from .state import count_unrecognized
+
+if TYPE_CHECKING:
+    from ..remote import Remote, RemoteSession
+    from ..service.views import SessionView
 
 MODES = {"read-only": "dry-run", "ask": "supervised", "full-auto": "autonomous"}
 """What people call a tier."""
@@ -27,6 +35,14 @@ APPROVALS = {
     "plan": "Plan",
 }
 LABELS = {"dry-run": "Read-only", "supervised": "Ask", "autonomous": "Full auto"}
+
+
+def tier_named(mode: str) -> Tier:
+    """Raises ``BadRequest``."""
+    tier = MODES.get(mode.lower().replace(" ", "-"), mode)
+    if tier not in LABELS:
+        raise BadRequest(f"unknown mode {mode!r}. Available: {', '.join(MODES)}")
+    return cast("Tier", tier)
 
 
 class ChatPartner(Protocol):
@@ -83,7 +99,6 @@ class LocalConversation:
         self._version = ""
         self._busy = False
         self._is_outdated = False
-        self._may_widen = False
         self._tasks = TaskOwner()
         self._objects = tempfile.TemporaryDirectory(prefix="stagedoor-chat-")
         self._start: str | None = None
@@ -135,11 +150,17 @@ class LocalConversation:
         return f"model: {model}{self._change(model=model)}"
 
     async def set_mode(self, mode: str) -> str:
-        tier = MODES.get(mode.lower().replace(" ", "-"), mode)
-        if tier not in LABELS:
-            raise BadRequest(f"unknown mode {mode!r}. Available: {', '.join(MODES)}")
-        self._may_widen = True
-        return f"mode: {LABELS[tier]}{self._change(tier=tier, approval=None)}"
+        tier = tier_named(mode)
+        register = Register()
+        entry = register.find(self._native_id) if self._native_id else None
+        if entry is not None:  # a person chooses: it may be wider, which resuming alone never is
+            register.add(replace(entry, tier=tier, approval=None))
+        try:
+            return f"mode: {LABELS[tier]}{self._change(tier=tier, approval=None)}"
+        except StagedoorError:
+            if entry is not None:
+                register.add(entry)
+            raise
 
     async def diff(self) -> WorkspaceDiff:
         return await diff(self.folder, self._start or "", keep=Path(self._objects.name))
@@ -165,7 +186,7 @@ class LocalConversation:
     def _conversation(self, options: dict[str, Any]) -> Session:
         if self._native_id:
             options = {**options, "resume": self._native_id}
-        return api.conversation(self._agent, options, may_widen=self._may_widen)
+        return api.open(self._agent, **options)
 
     def _change(self, **changed: Any) -> str:
         """From the next prompt on: the agent is started again and goes on where it was. Returns what to add."""
@@ -208,3 +229,153 @@ class LocalConversation:
         session, self._session = self._session, None
         if session is not None:
             await session.close(at_once=at_once)
+
+
+class ServerConversation:
+    """A session of a server: a new one, opened at the first prompt, or one that is joined. It goes on without us.
+
+    ``view``: the session to join. One that has ended is continued by the next prompt, in a new one.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        agent: str,
+        options: dict[str, Any],
+        show: Callable[[Event], None],
+        fail: Callable[[StagedoorError], None],
+        *,
+        view: SessionView | None = None,
+    ) -> None:
+        self.agent = agent
+        self.waiting: list[str] = []
+        self._remote = remote
+        self._options = options
+        self._show = show
+        self._fail = fail
+        self._tasks = TaskOwner()
+        self._session: RemoteSession | None = None
+        self._last_id = "" if view is None else view.id
+        self._model = "" if view is None else view.model
+        self._tier = str(options.get("tier") or "supervised") if view is None else str(view.tier)
+        self._approval: str | None = options.get("approval") if view is None else view.approval
+        self._busy = False
+        if view is not None and not view.ended:
+            self._busy = view.activity in ("starting", "working", "waiting")
+            after = max(view.first_seq, view.turn_seq) - 1  # the last turn is shown
+            self._begin(remote.session(view.id, after=after, can_use_tool=options.get("can_use_tool")))
+
+    @property
+    def busy(self) -> bool:
+        return self._busy
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def mode(self) -> str:
+        return LABELS[self._tier] if self._approval is None else APPROVALS.get(self._approval, LABELS[self._tier])
+
+    async def send(self, prompt: str) -> None:
+        """What is sent while a turn runs, whoever started it, waits here: until then it can be taken back."""
+        if self._busy:
+            self.waiting.append(prompt)
+            return
+        self._busy = True
+        try:
+            session = self._session
+            if session is None:
+                session = self._remote.open(self.agent, **self._opening())
+                await session.post(prompt)
+                self._begin(session)
+            else:
+                await session.post(prompt)
+        except StagedoorError as fault:
+            self._busy = False
+            self._fail(fault)
+
+    async def interrupt(self) -> None:
+        if self._session is not None:
+            await self._session.interrupt(pause=True)
+
+    async def kill(self) -> None:
+        if self._session is not None:
+            await self._session.cancel()
+        self._busy = False
+
+    async def set_model(self, model: str) -> str:
+        if self._session is not None:
+            await self._session.configure(model=model)
+        else:
+            self._check_unsent("model")
+            self._options["model"] = model
+        self._model = model
+        return f"model: {model} (from the next message on)" if self._busy else f"model: {model}"
+
+    async def set_mode(self, mode: str) -> str:
+        tier = tier_named(mode)
+        if self._session is not None:
+            await self._session.configure(tier=tier)
+        else:
+            self._check_unsent("mode")
+            self._options |= {"tier": tier, "approval": None}
+        self._tier, self._approval = tier, None
+        return f"mode: {LABELS[tier]} (from the next message on)" if self._busy else f"mode: {LABELS[tier]}"
+
+    async def diff(self) -> WorkspaceDiff:
+        if not self._last_id:
+            raise BadRequest("nothing was sent yet")
+        return await (self._session or self._remote.session(self._last_id)).diff()
+
+    async def leave(self) -> str:
+        """It goes on; what waited here waits there now."""
+        session, self._session = self._session, None
+        try:
+            if session is not None:
+                for prompt in self.waiting:
+                    await session.post(prompt)
+                await session.leave()
+        finally:
+            await self._tasks.close()
+        return f"stagedoor chat --attach {self._last_id}" if self._last_id else ""
+
+    def _check_unsent(self, name: str) -> None:
+        if self._last_id:
+            raise BadRequest(f"the session has ended: send a message to go on with it, then change the {name}")
+
+    def _opening(self) -> dict[str, Any]:
+        if not self._last_id:
+            return self._options
+        return {"resume": self._last_id, "can_use_tool": self._options.get("can_use_tool")}
+
+    def _begin(self, session: RemoteSession) -> None:
+        self._session = session
+        self._last_id = session.id
+        self._tasks.start(self._follow(session))
+
+    async def _follow(self, session: RemoteSession) -> None:
+        try:
+            async for event in session.events:
+                self._see(event)
+        except StagedoorError as fault:
+            if self._session is session:
+                self._session = None
+                self._fail(fault)
+        if self._session is session:  # somebody has ended it
+            self._session = None
+            self._busy = False
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case events.Init():
+                self._model = event.model or self._model
+            case events.TurnStarted():
+                self._busy = True
+            case events.TurnCompleted():
+                self._busy = False
+                if self.waiting and event.status != "interrupted":
+                    self._tasks.start(self.send(self.waiting.pop(0)))
+            case _:
+                pass
+        self._show(event)

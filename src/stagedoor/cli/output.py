@@ -17,6 +17,13 @@ Style = Callable[[str, str], str]
 """(role, text) → text. Roles: tool, ok, bad, dim, strong, add, del, hunk."""
 
 MARKS = {"pending": "☐", "in_progress": "▶", "completed": "☑"}
+BY = {
+    "callback": "by you",
+    "policy": "by the policy",
+    "client": "by a client of the server",
+    "timeout": "because nobody answered in time",
+    "interrupt": "because the turn was stopped",
+}
 OUTPUT_LINES = 12
 DIFF_LINES = 80
 SHOWN_FROM = 50  # milliseconds
@@ -87,7 +94,7 @@ class EventLines:
             case events.PermissionResolved():
                 role, word = ("ok", "allowed") if event.decision == "allow" else ("bad", "denied")
                 note = f": {one_line(event.message)}" if event.message else ""
-                return self._line(self._style(role, f"  {word} by {event.by}{note}"))
+                return self._line(self._style(role, f"  {word} {BY[event.by]}{note}"))
             case events.Retry():
                 return self._line(self._style("dim", f"retrying ({event.attempt}): {one_line(event.reason)}"))
             case events.Error():

@@ -348,6 +348,9 @@ class Keyboard:
         if self._before is None:
             self._before = termios.tcgetattr(self._descriptor)
         tty.setcbreak(self._descriptor, termios.TCSADRAIN)
+        quiet = termios.tcgetattr(self._descriptor)
+        quiet[0] &= ~termios.ICRNL  # Enter stays Enter, for whoever reads it later
+        termios.tcsetattr(self._descriptor, termios.TCSADRAIN, quiet)
 
     def stop(self) -> None:
         if self._before is not None:

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from .. import api, catalog
@@ -21,7 +20,7 @@ from ..session import Session
 from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.capabilities import Capabilities
-from ..unified.decisions import Decision
+from ..unified.decisions import Decision, Deny
 from ..unified.events import Event, PermissionRequest
 from ..unified.options import Options
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
@@ -38,11 +37,20 @@ from .command import (
 )
 from .output import Output, PrintedOutput, final_answer, json_lines, plain_lines, style_for
 from .questions import Keyboard, TerminalQuestions, find_keyboard
+from .running_server import can_run_there, for_server, with_whole_path
 from .state import count_unrecognized, with_audit
 from .trust import ask_for_trust, configured_trust
 
 if TYPE_CHECKING:
     from ..remote import RemoteSession
+
+
+def add_local_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--local",
+        action="store_true",
+        help="run it in this process, although a server runs under your account (STAGEDOOR_LOCAL=1 does the same)",
+    )
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +100,7 @@ def main(argv: list[str]) -> int:
         help="run it on a server: its address (with its token in STAGEDOOR_TOKEN), or local for the server that runs "
         "on this machine under your account",
     )
+    add_local_flag(parser)
     add_output_flags(parser)
     add_option_flags(parser)
     arguments = parser.parse_intermixed_args(argv)  # the prompt may be left out, or stand behind flags
@@ -164,19 +173,31 @@ async def _run_prompt(
         output = screen_output(entry.name, thinking=arguments.thinking, full_output=arguments.full_output)
     else:
         output = _printed(arguments)
-    if getattr(arguments, "server", None) is None:
+    server: str | None = getattr(arguments, "server", None)
+    is_found = False
+    if server is None:
         options = configured_trust(entry.name, options)
         if keyboard is not None:
             options = await ask_for_trust(entry, options, keyboard, _writer(sys.stdout if on_screen else sys.stderr))
+        if isinstance(agent, str):
+            local = getattr(arguments, "local", True)
+            is_found = await can_run_there(entry.name, options, local=local, command="run")
     if keyboard is not None and _may_ask(options):
         options = with_questions(entry, options, keyboard, output, sys.stdout if on_screen else sys.stderr)
+    elif is_found and _may_ask(options):
+        options = {**options, "can_use_tool": _deny_unattended}
 
     def restore() -> None:
         if keyboard is not None:
             keyboard.stop()
 
-    server: str | None = getattr(arguments, "server", None)
-    session = api.open(agent, **with_audit(options)) if server is None else _open_on_server(server, entry.name, options)
+    session: Session | RemoteSession
+    if is_found:
+        session = _open_on_server("local", entry.name, for_server(options), keep_open=False)
+    elif server is not None:
+        session = _open_on_server(server, entry.name, options)
+    else:
+        session = api.open(agent, **with_audit(options))
     if keyboard is not None:
         keyboard.start()
     try:
@@ -185,12 +206,17 @@ async def _run_prompt(
         restore()
 
 
-def _open_on_server(server: str, agent: str, options: dict[str, Any]) -> RemoteSession:
+async def _deny_unattended(request: PermissionRequest) -> Decision:
+    """Without a terminal nobody is asked, wherever the agent runs."""
+    return Deny("nobody can be asked: there is no terminal; choose another tier, or use a policy")
+
+
+def _open_on_server(server: str, agent: str, options: dict[str, Any], *, keep_open: bool = True) -> RemoteSession:
     from ..remote import connect
 
-    if server == "local":  # the same machine has the same folders
-        options = {**options, "cwd": str(Path(options.get("cwd", ".")).resolve())}
-    return connect(server).open(agent, **options)
+    if server == "local":
+        options = with_whole_path(options)
+    return connect(server).open(agent, keep_open=keep_open, **options)
 
 
 def _may_ask(options: dict[str, Any]) -> bool:
@@ -318,7 +344,8 @@ async def show_turn(
                 print(f"stagedoor run: {error_line(fault)}", file=sys.stderr)
                 return code_of_error(fault)
             rest = session.events
-            await session.close()
+            if isinstance(session, Session) or not session.ends_by_itself:
+                await session.close()
             async for event in rest:
                 see(event)
     finally:

@@ -98,6 +98,9 @@ class Screen:
                 self._question_events.setdefault(event.request_id, asyncio.Event()).set()
             case events.PermissionResolved() if event.by == "callback" or event.request_id in self._answered:
                 return  # the answer stands behind the question already
+            case events.PermissionResolved() if not self._is_live:
+                self.console.print()  # the question waits for a key: somebody else has answered, or time is up
+                self._print_lines(event)
             case events.UsageReport():
                 self._tokens = event.session.total_tokens or event.total_tokens
                 self._cost = event.session.cost_usd if event.session.cost_usd is not None else event.cost_usd

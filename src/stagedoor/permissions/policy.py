@@ -81,6 +81,14 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """The same policy with one more rule, before all others."""
         return msgspec.structs.replace(self, rules=(rule, *self.rules))
 
+    def only_refusing(self) -> Policy:
+        """What it refuses or wants asked about, and nothing that it allows."""
+        return Policy(
+            rules=tuple(rule for rule in self.all_rules if rule.action != "allow"),
+            default=None if self.default == "allow" else self.default,
+            name=self.name,
+        )
+
     def stacked_on(self, other: Policy) -> Policy:
         """This policy first, then another: its denials still win, its other rules speak where ours are silent."""
         return Policy(

@@ -91,6 +91,7 @@ class RemoteOptions(TypedDict, total=False):
     disallowed_tools: list[str] | tuple[str, ...]
     protected: list[str] | tuple[str, ...]
     auto_approve: list[str] | tuple[str, ...]
+    only_refusing: bool
     system_prompt: str | None
     append_system_prompt: str | None
     output_schema: Mapping[str, Any] | None
@@ -140,13 +141,13 @@ class Remote:
             async for event in session.events:
                 yield event
 
-    def open(self, agent: str, **options: Unpack[RemoteOptions]) -> RemoteSession:
-        """A conversation; nothing is started before the first ``send``.
+    def open(self, agent: str, *, keep_open: bool = True, **options: Unpack[RemoteOptions]) -> RemoteSession:
+        """A conversation; nothing is started before the first ``send``. Without ``keep_open`` it ends after one prompt.
 
         >>> async with remote.open("codex", tier="supervised", can_use_tool=ask) as session:
         ...     async for event in session.send("Write the test first"): ...
         """
-        return self._open(agent, options, keep_open=True)
+        return self._open(agent, options, keep_open=keep_open)
 
     async def result(self, agent: str, prompt: str, **options: Unpack[RemoteOptions]) -> Result:
         """The same as ``run`` when only the outcome matters: waits, and returns the whole result."""

@@ -15,10 +15,12 @@ import msgspec
 from ..api import LAST
 from ..errors import ConnectionLost, LocalProtocolError, StagedoorError
 from ..service.views import Question, QueuedPrompt, SessionSpec, SessionView
+from ..service.workspaces.git import WorkspaceDiff
 from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
 from ..unified.events import Done, Event, TurnCompleted, TurnStarted, Unrecognized
+from ..unified.options import Tier
 from ..unified.settings import AgentSetting, setting_named
 from .answers import CallbackAnswers
 from .connection import ServerConnection
@@ -49,6 +51,11 @@ class RemoteSession:
     def agent(self) -> str:
         """Empty for a joined session of which no event has come yet."""
         return self._link.agent
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """It was opened for one prompt: it ends when that is done."""
+        return self._link.opened_here and not self._link.keep_open
 
     @property
     def unrecognized(self) -> int:
@@ -100,9 +107,21 @@ class RemoteSession:
         """Choose a value of a setting, by its id or kind (``mode``, ``model``, ``effort``)."""
         return setting_named(await self._link.change_setting(name, value), name)
 
-    async def interrupt(self) -> None:
-        """End the running turn; the session continues."""
-        await self._link.act("interrupt")
+    async def interrupt(self, *, pause: bool = False) -> None:
+        """End the running turn; the session continues. ``pause``: what waits for its turn goes on waiting."""
+        await self._link.act("interrupt", {"pause": True} if pause else None)
+
+    async def configure(self, *, model: str | None = None, tier: Tier | None = None) -> SessionView:
+        """Another model or tier, from the next prompt on; the agent must be able to resume."""
+        return await self._link.change({"model": model, "tier": tier})
+
+    async def diff(self) -> WorkspaceDiff:
+        """What has changed in its workspace since it began, new files included."""
+        return await self._link.diff()
+
+    async def queued(self) -> list[QueuedPrompt]:
+        """The prompts that wait for their turn, oldest first."""
+        return await self._link.queued()
 
     async def cancel(self) -> None:
         """End the session on the server, whoever opened it."""
@@ -274,9 +293,19 @@ class SessionLink:
         body = {"id": name, "value": value}
         return (await self._connection.patch(f"{self._path}/settings", SettingAnswer, body)).settings
 
-    async def act(self, verb: str, *, patience: float | None = None) -> None:
+    async def change(self, fields: Mapping[str, object]) -> SessionView:
+        body = {name: value for name, value in fields.items() if value is not None}
+        return await self._connection.patch(self._path, SessionView, body)
+
+    async def diff(self) -> WorkspaceDiff:
+        return await self._connection.get(f"{self._path}/diff", WorkspaceDiff)
+
+    async def queued(self) -> list[QueuedPrompt]:
+        return (await self._connection.get(f"{self._path}/messages", dict[str, list[QueuedPrompt]]))["messages"]
+
+    async def act(self, verb: str, body: object = None, *, patience: float | None = None) -> None:
         if self.id:
-            await self._connection.post(f"{self._path}/{verb}", SessionView, patience=patience)
+            await self._connection.post(f"{self._path}/{verb}", SessionView, body, patience=patience)
 
     async def answer(self, request_id: str, decision: Decision) -> None:
         await self._connection.post(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import http.client
 import ipaddress
 import json
 import os
+import secrets
 import socket
 import ssl
 from collections.abc import Generator
@@ -18,6 +20,7 @@ import msgspec
 
 from stagedoor.errors import ConnectionLost, NotAllowed, StagedoorError
 from stagedoor.service.config.settings import Settings
+from stagedoor.service.terminal import proof_of
 from stagedoor.whole_file import replace_file
 
 from .access.tokens import read_token
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 _FILE_NAME = "server.json"
 SECONDS = 10.0
+MOST_PROOF = 4096
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +70,41 @@ def find_server(home: Path) -> ServerFile:
         raise ConnectionLost(f"no server is running with the home {home}; run: stagedoor serve") from None
 
 
-def send_request(home: Path, method: str, path: str, body: object = None) -> Any:
+def find_own_server(home: Path, *, seconds: float) -> ServerFile | None:
+    """The server that runs with this home, proven to be so; whatever is not is passed over, and nothing waits for it.
+
+    Somebody else's program may listen where a server of ours once did: it is sent no token.
+    """
+    try:
+        owner, server = (home / _FILE_NAME).lstat().st_uid, find_server(home)
+        token = read_token(home)
+        os.kill(server.pid, 0)
+    except (StagedoorError, OSError, ValueError, OverflowError):
+        return None
+    host = urlsplit(server.url).hostname or ""
+    if owner != os.getuid() or server.pid <= 0 or not (server.certificate or is_loopback(host)):
+        return None
+    nonce = secrets.token_hex(32)
+    try:
+        connection = _connect(server, seconds)
+        try:
+            connection.request("GET", f"/healthz?nonce={nonce}")
+            proof = msgspec.json.decode(connection.getresponse().read(MOST_PROOF), type=_Proof).proof
+        finally:
+            connection.close()
+    except (OSError, ValueError, http.client.HTTPException, msgspec.MsgspecError):
+        return None
+    return server if hmac.compare_digest(proof, proof_of(token, nonce)) else None
+
+
+class _Proof(msgspec.Struct):
+    proof: str = ""
+
+
+def send_request(home: Path, method: str, path: str, body: object = None, *, seconds: float = SECONDS) -> Any:
     """One request to the running server, as its owner; the answer's JSON. Raises ``StagedoorError``."""
     server = find_server(home)
-    connection = _connect(server)
+    connection = _connect(server, seconds)
     headers = {"Authorization": f"Bearer {read_token(home)}", "Content-Type": "application/json"}
     try:
         connection.request(method, path, None if body is None else msgspec.json.encode(body), headers)
@@ -99,16 +134,16 @@ class _ProblemDetail(msgspec.Struct):
     detail: str = ""
 
 
-def _connect(server: ServerFile) -> http.client.HTTPConnection:
+def _connect(server: ServerFile, seconds: float) -> http.client.HTTPConnection:
     url = urlsplit(server.url)
     host, port = url.hostname or "", url.port
     if url.scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=SECONDS)
+        return http.client.HTTPConnection(host, port, timeout=seconds)
     # The certificate holds the public name; here it must be exactly the one the server uses.
     context = ssl.create_default_context(cafile=server.certificate)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return http.client.HTTPSConnection(host, port, timeout=SECONDS, context=context)
+    return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
 
 
 def public_url(settings: Settings, scope: Scope | None = None, *, port: int | None = None) -> str:

@@ -12,6 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from stagedoor import __version__
 from stagedoor.service.service import Service
+from stagedoor.service.terminal import NONCE
 
 from .access.auth import caller_of
 from .access.devices import Devices, demand
@@ -60,7 +61,9 @@ class Readiness(msgspec.Struct, frozen=True):
 
 def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRoute]:
     async def healthz(request: Request) -> Response:
-        return _json({"status": "ok"})
+        nonce = request.query_params.get("nonce", "")
+        proof = {"proof": devices.proof(nonce)} if NONCE.fullmatch(nonce) else {}
+        return _json({"status": "ok", **proof})
 
     async def readyz(request: Request) -> Response:
         ready = await readiness(service, stopping=devices.stopping)

@@ -142,10 +142,12 @@ class Opening:
 
     def _rules(self, spec: SessionSpec, configured: AgentSettings) -> CurrentPolicy | Policy | None:
         """The policy file as it is at each question, and tools that are approved by themselves where it is silent."""
-        tools = (*configured.auto_accept, *spec.auto_approve)
+        tools = () if spec.only_refusing else (*configured.auto_accept, *spec.auto_approve)
         policy = self.policy
         if policy is None and self.policy_file.exists():
             policy = CurrentPolicy(self.policy_file)
+        if policy is not None and spec.only_refusing:
+            return policy.only_refusing()
         if policy is None:
             return Policy(auto_approve=tools) if tools else None
         return policy.stacked_on(Policy(auto_approve=tools)) if tools else policy
@@ -232,9 +234,10 @@ class CurrentPolicy:
     A wrong file changes nothing: the last good one holds. Where there never was one, everything is refused.
     """
 
-    def __init__(self, path: Path | PolicyFile, *, beneath: Policy | None = None) -> None:
+    def __init__(self, path: Path | PolicyFile, *, beneath: Policy | None = None, only_refusing: bool = False) -> None:
         self.file = path if isinstance(path, PolicyFile) else PolicyFile(path)
         self._beneath = beneath
+        self._only_refusing = only_refusing
 
     @property
     def problem(self) -> str:
@@ -245,11 +248,18 @@ class CurrentPolicy:
     @property
     def policy(self) -> Policy | None:
         policy = self.file.current()
+        if policy is not None and self._only_refusing:
+            policy = policy.only_refusing()
         return policy if policy is None or self._beneath is None else policy.stacked_on(self._beneath)
 
     def stacked_on(self, other: Policy) -> CurrentPolicy:
         """Its file first, then ``other``, as ``Policy.stacked_on``."""
-        return CurrentPolicy(self.file, beneath=other if self._beneath is None else self._beneath.stacked_on(other))
+        beneath = other if self._beneath is None else self._beneath.stacked_on(other)
+        return CurrentPolicy(self.file, beneath=beneath, only_refusing=self._only_refusing)
+
+    def only_refusing(self) -> CurrentPolicy:
+        """The same without what it allows."""
+        return CurrentPolicy(self.file, only_refusing=True)
 
     def decide(self, request: PermissionRequest | ToolUse, cwd: Folder, *, home: str | None = None) -> Ruling:
         policy = self.policy

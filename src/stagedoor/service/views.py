@@ -69,6 +69,8 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     disallowed_tools: tuple[str, ...] = ()
     auto_approve: tuple[str, ...] = ()
     """Tools that are allowed without a question, beside those of the server's configuration."""
+    only_refusing: bool = False
+    """Of the server's policy and approved tools only what refuses or asks counts, as at a terminal of one's own."""
     protected: tuple[str, ...] = ()
     """Patterns of files that are asked about before they are written, beside the server's own."""
     system_prompt: str | None = None

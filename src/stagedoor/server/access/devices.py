@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stagedoor.engine import milliseconds
 from stagedoor.errors import NotAllowed, SessionNotFound, StoreError, TooMany
 from stagedoor.service.ledger import DeviceRows
+from stagedoor.service.terminal import proof_by_hash
 from stagedoor.service.views import Device, Scope
 from stagedoor.transports.tasks import TaskOwner
 
@@ -86,6 +87,10 @@ class Devices:
 
     async def close(self) -> None:
         await self._writes.finish()
+
+    def proof(self, nonce: str) -> str:
+        """That this server has its home's token, for somebody who has it too."""
+        return proof_by_hash(self._local[0], nonce)
 
     def caller(self, token: str) -> Caller | None:
         """Whose token this is. It is compared with every stored one, each in constant time."""

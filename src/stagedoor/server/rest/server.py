@@ -10,6 +10,7 @@ import msgspec
 from stagedoor.service.agents import AgentView
 from stagedoor.service.ledger import MOST_OFFSET, Audited, UsageSums
 from stagedoor.service.store import ConfigChange
+from stagedoor.service.terminal import TerminalAnswer, TerminalBody, why_not_here
 from stagedoor.service.views import By
 from stagedoor.service.workspaces import roots
 from stagedoor.unified.settings import AgentSetting
@@ -112,6 +113,10 @@ async def config_changes(call: RestCall[None, None]) -> ConfigChangeList:
     return ConfigChangeList(await call.service.audit.config_changes())
 
 
+async def terminal(call: RestCall[None, TerminalBody]) -> TerminalAnswer:
+    return TerminalAnswer(why=await asyncio.to_thread(why_not_here, call.body, call.service.settings))
+
+
 async def policy(call: RestCall[None, None]) -> PolicyText:
     current = call.service.policy
     problem = "" if current is None else current.problem or ""
@@ -148,6 +153,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="listConfigChanges", method="GET", path="/api/config/changes", tag="server", scope="admin",
         verb=config_changes, summary="When the server's configuration and policy changed", answer=ConfigChangeList,
+    ),
+    Operation(
+        name="checkTerminal", method="POST", path="/api/terminal", tag="server", scope="admin", verb=terminal,
+        summary="Whether a session here would be the same as one that a terminal of this machine runs itself",
+        bodies=(TerminalBody,), answer=TerminalAnswer, keyed=False,
     ),
     Operation(
         name="showPolicy", method="GET", path="/api/policy", tag="server", scope="watch", verb=policy,
