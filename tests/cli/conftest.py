@@ -20,7 +20,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-BOUND = 20.0
+BOUND = 240.0
 LINES, COLUMNS = 40, 110
 STAGEDOOR = [sys.executable, "-m", "stagedoor.cli"]
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-_]")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-BOUND = 20.0
+BOUND = 240.0
 SAY = '- say: "Hello, **you**."\n'
 ASK = '- shell: touch made\n- say: "Over."\n'
 NEW_LINE = "\x1b\r"
@@ -89,7 +89,7 @@ OUTCOMES = {
     "an answer": (SAY,),
     "a question without a terminal": (ASK, "--approval", "ask"),
     "a command that fails": ("- shell: exit 3\n- say: Over.\n", "--tier", "autonomous"),
-    "an agent that fails": ("- {nonsense: 1}\n",),
+    "no script": ("Hello?",),
 }
 
 

@@ -13,7 +13,7 @@ import msgspec
 from ..api import LAST, Result, collect, without_loop
 from ..cancel import CancelToken, ends_with
 from ..errors import NotSupported
-from ..service.views import By, Question, SessionSpec, SessionView, State
+from ..service.views import AttachedFile, By, Question, SessionSpec, SessionView, State
 from ..unified.decisions import CanUseTool, Decision
 from ..unified.events import Event
 from ..unified.options import Approval, Confine, McpServer, Options, PermissionMode, Sandbox, Tier
@@ -92,6 +92,7 @@ class RemoteOptions(TypedDict, total=False):
     protected: list[str] | tuple[str, ...]
     auto_approve: list[str] | tuple[str, ...]
     only_refusing: bool
+    attachments: tuple[AttachedFile, ...]
     system_prompt: str | None
     append_system_prompt: str | None
     output_schema: Mapping[str, Any] | None

@@ -18,6 +18,7 @@ from stagedoor.permissions.ground import ground_of
 from stagedoor.permissions.paths import Folder
 from stagedoor.permissions.policy import Policy, Ruling
 from stagedoor.permissions.policy_file import load_policy
+from stagedoor.permissions.risk.judge import RiskVerdict
 from stagedoor.register import Register
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
@@ -261,11 +262,18 @@ class CurrentPolicy:
         """The same without what it allows."""
         return CurrentPolicy(self.file, only_refusing=True)
 
-    def decide(self, request: PermissionRequest | ToolUse, cwd: Folder, *, home: str | None = None) -> Ruling:
+    def decide(
+        self,
+        request: PermissionRequest | ToolUse,
+        cwd: Folder,
+        *,
+        home: str | None = None,
+        verdict: RiskVerdict | None = None,
+    ) -> Ruling:
         policy = self.policy
         if policy is not None:
-            return policy.decide(request, cwd, home=home)
-        ruling = Policy().decide(request, cwd, home=home)
+            return policy.decide(request, cwd, home=home, verdict=verdict)
+        ruling = Policy().decide(request, cwd, home=home, verdict=verdict)
         return Ruling(
             action="deny", rule=None, why=f"the policy {self.file.path} cannot be read, so nothing is allowed",
             risk=ruling.risk, reasons=ruling.reasons,
