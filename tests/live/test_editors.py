@@ -135,6 +135,8 @@ def drive_by_python(stage: Stage) -> None:
             opened = await agent.new_session(cwd=str(stage.project), mcp_servers=[])
             answer = await agent.prompt(session_id=opened.session_id, prompt=[acp.text_block(stage.prompt)])
             assert answer.stop_reason == "end_turn"
+            while editor.text.strip() != SAID:  # the package hands each notification to a task of its own
+                await asyncio.sleep(0.01)
         stage.check(editor.text, editor.questions)
 
     asyncio.run(main())

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -41,6 +46,11 @@ class Editor:
         chosen = next(option for option in options if option.kind == self.kind)
         outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         return schema.RequestPermissionResponse(outcome=outcome)
+
+    async def shows(self, text: str, kind: str = "agent_message_chunk") -> None:
+        """The package hands each notification to a task of its own, which may come after the answer to a request."""
+        while self.text(kind) != text:
+            await asyncio.sleep(0.01)
 
     def text(self, kind: str = "agent_message_chunk") -> str:
         return "".join(update.content.text for update in self.updates if update.session_update == kind)
@@ -108,13 +118,14 @@ def test_a_turn_a_question_and_the_log_of_it(connect: Connect, script: Script, t
         again = Editor()
         async with connect(again) as agent:  # another process: all it knows is the log
             await agent.load_session(session_id=opened.session_id, cwd=cwd, mcp_servers=[])
+            await again.shows("Editing. Done.")
             assert again.text("user_message_chunk") == prompt
-            assert again.text() == "Editing. Done."
             kinds = [update.session_update for update in again.updates]
             assert {"agent_thought_chunk", "plan", "tool_call", "tool_call_update"} <= set(kinds)
             again.updates.clear()
             answer = await agent.prompt(session_id=opened.session_id, prompt=blocks(script([{"say": "More."}])))
-            assert (answer.stop_reason, again.text(), again.text("user_message_chunk")) == ("end_turn", "More.", "")
+            await again.shows("More.")
+            assert (answer.stop_reason, again.text("user_message_chunk")) == ("end_turn", "")
 
     asyncio.run(main())
 
@@ -135,3 +146,114 @@ def test_cancel_ends_the_turn_though_nobody_answers_its_question(
         assert not (tmp_path / "project" / "made").exists()
 
     asyncio.run(main())
+
+
+EDITOR = """
+import json, subprocess, sys, time
+agent = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def call(number, method, **params):
+    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    agent.stdin.write(json.dumps(message).encode() + b"\\n")
+    agent.stdin.flush()
+def until(condition):
+    return next(message for message in map(json.loads, agent.stdout) if condition(message))
+def answer(number):
+    return until(lambda message: message.get("id") == number and "method" not in message)["result"]
+task = json.loads(sys.argv[1])
+call(1, "initialize", protocolVersion=1)
+call(2, "session/new", cwd=task["cwd"], mcpServers=[])
+session = answer(2)["sessionId"]
+call(3, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": task["first"]}])
+answer(3)
+call(4, "session/prompt", sessionId=session, prompt=[{"type": "text", "text": task["second"]}])
+until(lambda message: message.get("params", {}).get("update", {}).get("sessionUpdate") == "tool_call")
+print(json.dumps({"session": session, "agent": agent.pid}), flush=True)
+answer(4)
+"""
+
+
+@pytest.mark.parametrize("victim", ["editor", "agent"])
+def test_kill_9_of_either_side_leaves_nothing_running_and_a_session_that_goes_on(
+    victim: str, connect: Connect, script: Script, tmp_path: Path
+) -> None:
+    cwd = tmp_path / "project"
+    second = script([{"say": "Two. "}, {"shell": "echo $$ > pid; exec sleep 98071"}])
+    task = {"cwd": str(cwd), "first": script([{"say": "One. "}]), "second": second}
+    argv = [sys.executable, "-m", "stagedoor.cli", "acp", "--agent", "understudy"]
+    env = os.environ | {
+        "STAGEDOOR_HOME": str(tmp_path / "home"),
+        "STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy"),
+        "STAGEDOOR_SESSIONS__TIER": "autonomous",
+        "HOME": str(tmp_path),
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", EDITOR, json.dumps(task), *argv], env=env, stdout=subprocess.PIPE, text=True
+    ) as editor:
+        try:
+            assert editor.stdout is not None
+            seen = json.loads(editor.stdout.readline())
+            wait_until(lambda: (cwd / "pid").exists() and (cwd / "pid").read_text().endswith("\n"))
+            command = int((cwd / "pid").read_text())
+            assert alive(command)
+            os.kill(editor.pid if victim == "editor" else seen["agent"], signal.SIGKILL)
+            wait_until(lambda: not alive(command) and not alive(seen["agent"]))
+        finally:
+            editor.kill()
+
+    async def main() -> None:
+        again = Editor()
+        async with connect(again) as agent:
+            await agent.load_session(session_id=seen["session"], cwd=str(cwd), mcp_servers=[])
+            await again.shows("One. Two. ")
+            prompt = blocks(script([{"say": "Three."}]))
+            answer = await agent.prompt(session_id=seen["session"], prompt=prompt)
+            await again.shows("One. Two. Three.")
+            assert answer.stop_reason == "end_turn"
+            listed = await agent.list_sessions()
+            assert [one.session_id for one in listed.sessions] == [seen["session"]]
+
+    asyncio.run(main())
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and was not collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    bound = time.monotonic() + BOUND
+    while not condition():
+        assert time.monotonic() < bound
+        time.sleep(0.02)
+
+
+def test_the_example_of_the_docs_runs_as_it_stands(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "editors.md").read_text()
+    [program] = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    env = os.environ | {"STAGEDOOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    (tmp_path / "project").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "project")], env=env, capture_output=True, text=True,
+        check=False, timeout=BOUND,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "end_turn"), done.stderr[-2000:]
+    assert "[" in done.stdout  # it was asked
+
+
+def test_clear_errors_before_anything_is_served(connect: Connect, tmp_path: Path) -> None:
+    env = os.environ | {"STAGEDOOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    for words, code, part in (
+        (["--agent", "nobody"], 1, "nobody"),
+        (["--server", "local"], 1, "no server is running"),
+        (["--server", "ftp://x"], 1, "is not a server address"),
+        (["--server", "http://127.0.0.1:9", "--local"], 2, "contradict each other"),
+        (["--token-file", "x"], 2, "needs --server"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "stagedoor.cli", "acp", *words], env=env, capture_output=True, text=True,
+            check=False, timeout=BOUND, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert (done.returncode != 0, part in done.stderr, done.stdout) == (True, True, ""), (words, code, done.stderr)

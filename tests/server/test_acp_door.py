@@ -9,9 +9,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from websockets.asyncio.client import connect
 
+from stagedoor.server.acp.outbox import FULL, MOST, Outbox
+from stagedoor.server.acp.questions import decision_of, options_of
 from stagedoor.service.store import Query
+from stagedoor.unified.decisions import Allow, Deny
+from stagedoor.unified.events import PermissionRequest
 
 Json = dict[str, Any]
 Script = Callable[..., str]
@@ -344,5 +349,55 @@ def test_a_form_of_the_editor_answers_what_the_agent_asks(serve: Any, script: Sc
                 assert (await wire.answer(number))["result"]["stopReason"] == "end_turn"
                 records = await server.service.events.read(session)
                 assert any(record.type == "tool_result" and b"green" in record.body for record in records)
+
+    asyncio.run(main())
+
+
+SELECTED: list[Any] = ["yes", ["allow"], "choice-0", "", None, "ALLOW", "allow "]
+ANSWERS: list[Any] = [
+    {}, [], "allow", 3, None, {"outcome": "allow"}, {"outcome": {"outcome": "selected"}},
+    {"outcome": {"outcome": "cancelled", "optionId": "allow"}}, {"outcome": {"outcome": "other", "optionId": "allow"}},
+    {"action": "accept", "content": {"q1": "yes"}},
+    *({"outcome": {"outcome": "selected", "optionId": one}} for one in SELECTED),
+]  # fmt: skip
+
+
+def test_only_an_offered_option_approves() -> None:
+    request = PermissionRequest(request_id="r", tool_name="shell", input={"command": "x"})
+    assert [type(decision_of(request, answer)) for answer in ANSWERS] == [Deny] * len(ANSWERS)
+    offered = [option["optionId"] for option in options_of(replace(request, remembered_as=[{"allow": "x"}]))]
+    decisions = [decision_of(request, {"outcome": {"outcome": "selected", "optionId": one}}) for one in offered]
+    allowed = [Allow(), Allow(remember="session"), Allow(remember="always")]
+    assert decisions == [*allowed, Deny("rejected in the editor")]
+
+
+def test_a_client_that_does_not_read_is_given_up() -> None:
+    async def main() -> None:
+        stuck = asyncio.Event()
+        sent: list[bytes] = []
+
+        async def send(message: bytes) -> None:
+            sent.append(message)
+            await stuck.wait()
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            silent = Outbox(send, stall_after=0.05)  # a wait that is expected to run out
+            group.create_task(silent.run())
+            silent.put(b"x")
+            await silent.closed.wait()
+            await silent.flushed()
+            await silent.room()
+            flooded = Outbox(send)
+            flooded.put(b"x" * FULL)
+            waiting = group.create_task(flooded.room())
+            await asyncio.sleep(0)
+            assert not waiting.done()
+            for _ in range(MOST // FULL):
+                flooded.put(b"x" * FULL)
+            await waiting  # nobody waits for a client that is gone
+            assert flooded.closed.is_set()
+            flooded.put(b"late")
+            await flooded.run()
+        assert sent == [b"x"]
 
     asyncio.run(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -84,15 +84,7 @@ class EditorConnection:
         sessions = list(self._sessions.values())
         self._sessions.clear()
         if self._editor.alone:
-            for session in sessions:
-                if session.in_turn:
-                    session.cancel()
-            try:
-                async with asyncio.timeout(LEAVE_WITHIN):
-                    for session in sessions:
-                        await session.rest()
-            except TimeoutError:
-                _LOG.warning("a turn did not end in time and is cut off")
+            await _leave(sessions)
         await self.link.close()
         for session in sessions:
             await session.close()
@@ -222,9 +214,8 @@ class EditorConnection:
 
     async def _close(self, params: SessionIdParams) -> Json:
         session = self._session(params.session_id)
-        if session.stored_id and self._caller.may("run"):
-            session.cancel()
         del self._sessions[params.session_id]
+        await _leave([session])
         await session.close()
         return {}
 
@@ -279,6 +270,19 @@ class EditorConnection:
         limit = self._service.settings.limits.subscriptions
         if len(self._sessions) >= limit:
             raise TooMany(f"this editor has {limit} sessions open, the limit; close one with session/close")
+
+
+async def _leave(sessions: Sequence[EditorSession]) -> None:
+    """Interrupt the turns of the editor's own prompts, and wait until they have ended, for a while."""
+    for session in sessions:
+        if session.in_turn:
+            session.cancel()
+    try:
+        async with asyncio.timeout(LEAVE_WITHIN):
+            for session in sessions:
+                await session.rest()
+    except TimeoutError:
+        _LOG.warning("a turn did not end in time and is left to itself")
 
 
 def _absolute(path: str) -> str:

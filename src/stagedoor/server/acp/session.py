@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from stagedoor.agent_side.link import AUTH_REQUIRED, AgentLink, ClientRefused, MethodRefused
+from stagedoor.agent_side.link import AUTH_REQUIRED, REQUEST_CANCELLED, AgentLink, ClientRefused, MethodRefused
 from stagedoor.dialects.acp import AcpUpdates, Update
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
 from stagedoor.service.service import Service
@@ -200,6 +200,7 @@ class EditorSession:
 
     async def close(self) -> None:
         """The editor has closed it, or left: nothing of it is sent any more. The session itself is not touched."""
+        self._conclude(MethodRefused(REQUEST_CANCELLED, "the session was closed before this turn ended"))
         self._questions.cancel_all()
         await self._tasks.close()
         await self._questions.close()
