@@ -167,10 +167,15 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     terminal.until_display("\nDone without a question.")
     terminal.type("/diff\r")
     terminal.until_display("1 file changed · +1 −0")
+    assert log(stagedoor) == "first\n"
+    terminal.type("/undo\r")
+    terminal.until_display("restored 1 file as before turn 2")
+    terminal.type("/diff\r")
+    terminal.until_display("no changes")
     terminal.type("\x04")
     assert terminal.end() == 0
     assert "allow?" not in terminal.text
-    assert log(stagedoor) == "first\n"
+    assert log(stagedoor) == ""
 
 
 def test_files_and_commands_are_completed(stagedoor: Any) -> None:

@@ -243,6 +243,8 @@ def test_two_terminals_and_a_device_share_a_session(stagedoor: Any, server: Serv
     assert second.end() == 0
     first.type("/diff\r")
     first.until_display("2 files changed")
+    first.type("/undo 2\r")
+    first.until_display("restored 1 file as before turn 2")
     first.type("/mode read-only\r")
     first.until_display("mode: Read-only")
     first.type("\x04")
@@ -250,7 +252,7 @@ def test_two_terminals_and_a_device_share_a_session(stagedoor: Any, server: Serv
     assert first.display.splitlines()[-1] == f"to go on: stagedoor chat --attach {session['id']}"
     [left] = server.sessions()
     assert (left["state"], left["tier"], left["openQuestions"]) == ("running", "dry-run", 0)
-    assert sorted(path.name for path in stagedoor.workspace.glob("t*")) == ["two"]
+    assert sorted(path.name for path in stagedoor.workspace.glob("t*")) == []
 
 
 def test_a_session_that_has_ended_is_continued(stagedoor: Any, server: Server) -> None:

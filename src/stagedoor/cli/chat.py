@@ -43,10 +43,12 @@ COMMANDS = {
     "model": "show the model, or change it: /model NAME",
     "mode": f"show what the agent may do, or change it: /mode {', '.join(MODES)}",
     "diff": "show what has changed in the workspace since the chat began",
+    "undo": "put the files back as they were before the last turn, or before another: /undo TURN",
     "agents": "list the agents that are installed",
     "help": "show these commands and the keys",
     "quit": "leave the chat (Ctrl-D)",
 }
+MOST_NAMED = 10
 KEYS = {
     "Enter": "send; while a turn runs, the line waits for its end",
     "Alt-Enter, Ctrl-J": "new line (or end the line with a backslash)",
@@ -384,6 +386,7 @@ class ChatWindow:
             "model": self._model,
             "mode": self._mode,
             "diff": self._diff,
+            "undo": self._undo,
             "agents": self._agents,
             "help": self._help,
         }
@@ -422,6 +425,18 @@ class ChatWindow:
         files = f"{found.files} file{'' if found.files == 1 else 's'}"
         cut = " · too long to show in full" if found.cut else ""
         self.say(f"{files} changed · +{found.insertions} −{found.deletions}{cut}")
+
+    async def _undo(self, rest: str) -> None:
+        if rest and not rest.isdecimal():
+            raise BadRequest("/undo takes the number of a turn, counted from 1, or nothing for the last one")
+        result = await self.conversation.undo(int(rest) if rest else None)
+        count = len(result.paths)
+        files = f"{count} file{'' if count == 1 else 's'}" if count else "no file"
+        self.say(f"restored {files} as before turn {result.checkpoint.turn}; the agent is not told")
+        for path in (*result.paths[:MOST_NAMED], *(["…"] if count > MOST_NAMED else [])):
+            self.say(f"  {path}")
+        for path in result.not_restored[:MOST_NAMED]:
+            self.say(f"  not restored: {path}", style="red")
 
     async def _agents(self, rest: str) -> None:
         from .agents import inspect_agents

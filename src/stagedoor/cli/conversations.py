@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -11,10 +13,14 @@ from msgspec.structs import replace
 
 from .. import api
 from ..drivers.acp.definition import AcpAgent
+from ..engine import milliseconds
 from ..errors import BadRequest, StagedoorError
-from ..register import Register
+from ..register import Register, home
 from ..service.workspaces.git import WorkspaceDiff, diff, standing
 from ..session import Session
+from ..shadow_git.checkpoints import Checkpoints, UndoResult
+from ..shadow_git.repository import GitFailed
+from ..transports.programs import in_thread
 from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.events import Event
@@ -70,6 +76,10 @@ class ChatPartner(Protocol):
     async def set_model(self, model: str) -> str: ...
     async def set_mode(self, mode: str) -> str: ...
     async def diff(self) -> WorkspaceDiff: ...
+    async def undo(self, turn: int | None) -> UndoResult:
+        """Put the files back as they were before a turn; without one, before the last."""
+        ...
+
     async def leave(self) -> str:
         """Stop; returns what to do to go on."""
         ...
@@ -102,6 +112,9 @@ class LocalConversation:
         self._tasks = TaskOwner()
         self._objects = tempfile.TemporaryDirectory(prefix="stagedoor-chat-")
         self._start: str | None = None
+        self._id = uuid.uuid4().hex
+        self._turn = 0
+        self._checkpoints = Checkpoints(home(), self.folder)
 
     @property
     def busy(self) -> bool:
@@ -130,6 +143,7 @@ class LocalConversation:
         try:
             if self._start is None:
                 _, self._start = await standing(self.folder, Path(self._objects.name))
+            await self._keep_files()
             session = await self._opened()
             await session.post(prompt)
         except StagedoorError as fault:
@@ -165,14 +179,35 @@ class LocalConversation:
     async def diff(self) -> WorkspaceDiff:
         return await diff(self.folder, self._start or "", keep=Path(self._objects.name))
 
+    async def undo(self, turn: int | None) -> UndoResult:
+        if self._busy:
+            raise BadRequest("a turn is running: stop it with Ctrl-C, or wait until it ends")
+        try:
+            return await in_thread(self._checkpoints.restore, self._id, turn=turn, at=milliseconds())
+        except (GitFailed, OSError) as fault:
+            raise BadRequest(str(fault)) from fault
+
     async def leave(self) -> str:
         await self._close()
         await self._tasks.close()
         self._objects.cleanup()
+        with suppress(GitFailed, OSError):
+            await in_thread(self._checkpoints.forget, self._id)
         session_id = self._native_id or self._options.get("resume")
         if not session_id or isinstance(self._agent, AcpAgent):
             return ""
         return f"stagedoor chat {self.agent} --resume {session_id}"
+
+    async def _keep_files(self) -> None:
+        """How the workspace stands before the turn, for ``undo``; the turn begins whatever comes of it."""
+        self._turn += 1
+        if self._options.get("tier") == "dry-run":
+            return
+        try:
+            await in_thread(self._checkpoints.take, self._id, self._turn, at=milliseconds())
+        except (GitFailed, OSError) as fault:
+            message = f"this turn cannot be undone: {fault}"
+            self._show(events.Notice(level="warning", code="no_checkpoint", message=message))
 
     async def _opened(self) -> Session:
         if self._is_outdated:
@@ -327,6 +362,11 @@ class ServerConversation:
         if not self._last_id:
             raise BadRequest("nothing was sent yet")
         return await (self._session or self._remote.session(self._last_id)).diff()
+
+    async def undo(self, turn: int | None) -> UndoResult:
+        if not self._last_id:
+            raise BadRequest("nothing was sent yet")
+        return await (self._session or self._remote.session(self._last_id)).undo(turn=turn)
 
     async def leave(self) -> str:
         """It goes on; what waited here waits there now."""

@@ -16,6 +16,7 @@ from ..api import LAST
 from ..errors import ConnectionLost, LocalProtocolError, StagedoorError
 from ..service.views import Question, QueuedPrompt, SessionSpec, SessionView
 from ..service.workspaces.git import WorkspaceDiff
+from ..shadow_git.checkpoints import UndoResult
 from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
@@ -118,6 +119,10 @@ class RemoteSession:
     async def diff(self) -> WorkspaceDiff:
         """What has changed in its workspace since it began, new files included."""
         return await self._link.diff()
+
+    async def undo(self, *, turn: int | None = None) -> UndoResult:
+        """Put the workspace back as it was before ``turn``, or before the last one."""
+        return await self._link.undo(turn)
 
     async def queued(self) -> list[QueuedPrompt]:
         """The prompts that wait for their turn, oldest first."""
@@ -299,6 +304,9 @@ class SessionLink:
 
     async def diff(self) -> WorkspaceDiff:
         return await self._connection.get(f"{self._path}/diff", WorkspaceDiff)
+
+    async def undo(self, turn: int | None) -> UndoResult:
+        return await self._connection.post(f"{self._path}/undo", UndoResult, {} if turn is None else {"turn": turn})
 
     async def queued(self) -> list[QueuedPrompt]:
         return (await self._connection.get(f"{self._path}/messages", dict[str, list[QueuedPrompt]]))["messages"]
