@@ -37,7 +37,16 @@ from .commands import (
     RefuseRequest,
 )
 from .config import AcpProfile
-from .events import Event, FileServed, RequestFailed, RequestWithdrawn, TerminalServed, Unanswered, session_of
+from .events import (
+    Event,
+    FileServed,
+    ModelFailed,
+    RequestFailed,
+    RequestWithdrawn,
+    TerminalServed,
+    Unanswered,
+    session_of,
+)
 from .protocol import PROTOCOL_VERSION, AcpProtocol, Reply
 from .requests import AgentRequest, RequestPermission
 from .responses import ConfigOption, InitializeResponse, SetSessionConfigOptionResponse, way_in
@@ -212,19 +221,21 @@ class Connection:
         self._leaving.discard(session_id)
         mark(early, Stamp(session_id, 0, time.time()))
 
-        def report(event: FileServed | TerminalServed) -> None:
-            pair = (b"", event)
-            mark((pair,), self._stamp(session_id, time.time()))
-            if not channel.relay.closed:
-                channel.relay.add([pair])
-
-        answers.report = report
+        answers.report = lambda event: self.put_in(session_id, event)
         for _, event in early:
             self._notice(event, session_of(event))
         await channel.relay.publish(early)
         if self._ended:
             channel.relay.close()
         return channel
+
+    def put_in(self, session_id: str, event: FileServed | TerminalServed | ModelFailed) -> None:
+        """An event of the session that no message caused."""
+        channel = self._channels.get(session_id)
+        pair: tuple[bytes, Event] = (b"", event)
+        mark((pair,), self._stamp(session_id, time.time()))
+        if channel is not None and not channel.relay.closed:
+            channel.relay.add([pair])
 
     async def leave(self, session_id: str) -> None:
         """The session is done here; the last one to leave stops the process."""

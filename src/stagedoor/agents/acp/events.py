@@ -66,6 +66,15 @@ class FileServed(Stamped, frozen=True):
         return self.request.session_id
 
 
+class ModelFailed(Stamped, frozen=True):
+    """A call of the model failed and the agent tries again: it does not say so, its own records do."""
+
+    session_id: str
+    attempt: int
+    message: str = ""
+    code: int | None = None
+
+
 class TerminalServed(Stamped, frozen=True):
     """A command that we ran for the agent has ended (``code`` is negative for a signal), or was ``refusal``-ed."""
 
@@ -104,6 +113,7 @@ KnownEvent: TypeAlias = (
     | RequestDeclined
     | FileServed
     | TerminalServed
+    | ModelFailed
     | CompleteElicitation
     | ExtensionNotification
 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from types import TracebackType
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from .commands import (
     SetSessionModeRequest,
 )
 from .connection import Channel, Connection
-from .events import Event, Unanswered
+from .events import Event, ModelFailed, Unanswered
 from .protocol import Reply
 from .responses import (
     ConfigOption,
@@ -52,6 +53,7 @@ class AcpSession:
         self._channel = channel
         self._turn: asyncio.Future[Reply] | None = None
         self._tasks = TaskOwner()
+        self._attending = TaskOwner()
         self._closing: asyncio.Task[None] | None = None
         connection.abandon_with(self, session_id)
 
@@ -194,6 +196,23 @@ class AcpSession:
             changed = [replace(one, current_value=value) if one.id == config_id else one for one in self.config_options]
             self._channel.config_options = changed
 
+    @property
+    def turn_id(self) -> int:
+        """How many prompts were sent."""
+        return self._channel.turn_id
+
+    @property
+    def ended(self) -> bool:
+        return self._connection.ended or self._channel.relay.closed
+
+    def attend(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work`` as long as the session is open. It must not hold the session."""
+        self._attending.start(work)
+
+    def put_in(self, event: ModelFailed) -> None:
+        """Something that the agent does not say, among its events."""
+        self._connection.put_in(self.session_id, event)
+
     async def commands_listed(self, timeout: float) -> None:
         """Wait until the agent has listed its commands, which some do when a loaded session has been replayed."""
         with contextlib.suppress(TimeoutError):
@@ -223,6 +242,7 @@ class AcpSession:
     async def _cancel(self) -> None:
         if not self._connection.ended:
             await self._connection.send(CancelNotification(self.session_id))
+        await self._attending.close()
         await self._connection.leave(self.session_id)
 
     async def _close(self) -> None:
@@ -233,6 +253,7 @@ class AcpSession:
                 with contextlib.suppress(StagedoorError, TimeoutError):
                     async with asyncio.timeout(PATIENCE):
                         await self._request(CloseSessionRequest(self.session_id))
+        await self._attending.close()
         await self._connection.leave(self.session_id)
 
     async def _request(self, command: Call) -> Reply:

@@ -23,6 +23,7 @@ from ...unified.events import (
     PermissionRequest,
     Plan,
     PlanItem,
+    Retry,
     Status,
     ToolName,
     ToolProgress,
@@ -165,6 +166,8 @@ class AcpDictionary:
                 return self._failed(native)
             case events.Unanswered():
                 return self._broken(native.method, "the agent ended before it finished its turn")
+            case events.ModelFailed():
+                return [Retry(attempt=native.attempt, reason=native.message)]
             case events.RequestDeclined():
                 return [Notice(level="warning", code="request_declined", message=native.why)]
             case Stalled():

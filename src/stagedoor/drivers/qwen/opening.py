@@ -22,10 +22,12 @@ from ...unified.options import Options
 from ..acp.launched import open_launched
 from ..acp.opening import LISTING_SECONDS, config
 from ..acp.questions import AcpQuestions, stance_of
+from ..acp.retries import watch_retries
 from ..confinement import confinement_of, environ_of
 from .dictionary import QwenDictionary
 from .rights import MODES, excluded_tools, lists_of, settings_of
 from .state import state_of
+from .stored import failed_call, records_file
 from .trust import (
     FOLDER_TRUST,
     PROJECT_PATHS,
@@ -129,4 +131,14 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Qwen
     settings = config(
         replace(options, mcp_servers=servers, model=None), ask, dictionary.protocol, waits=LISTING_SECONDS
     )
-    return await open_launched(start, prompt, options, settings, questions)
+    environ, cwd = environ_of(options), start.cwd
+    before = await asyncio.to_thread(size_of_records, options.resume, cwd, environ)
+    session = await open_launched(start, prompt, options, settings, questions)
+    session_id = session.session_id
+    watch_retries(session, lambda: records_file(session_id, cwd, environ), failed_call, start=before)
+    return session
+
+
+def size_of_records(session_id: str | None, cwd: str, environ: Mapping[str, str]) -> int:
+    file = records_file(session_id, cwd, environ) if session_id else None
+    return file.stat().st_size if file is not None else 0

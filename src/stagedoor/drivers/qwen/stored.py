@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...unified.events import Event, Text, Thinking, TurnStarted
+from ..acp.retries import FailedCall
 from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, milliseconds, table, tables, text, used
 from .state import user_folder
@@ -22,6 +23,23 @@ def list_stored(cwd: str, env: Mapping[str, str] | None) -> Iterable[StoredSessi
             session = _summary(file)
             if session is not None and session.cwd in ("", cwd, place):
                 yield session
+
+
+def records_file(session_id: str, cwd: str, env: Mapping[str, str]) -> Path | None:
+    """``None``: not there yet."""
+    folder = user_folder(env) / "projects"
+    places = (re.sub(r"[^A-Za-z0-9]", "-", place) for place in (cwd, str(Path(cwd).resolve())))
+    files = (folder / place / "chats" / f"{session_id}.jsonl" for place in places)
+    return next((file for file in files if file.is_file()), None)
+
+
+def failed_call(record: Json) -> FailedCall | None:
+    """A call of the model that failed. It tries again by itself, for minutes, and says nothing of it."""
+    event = table(table(record.get("systemPayload")).get("uiEvent"))
+    if event.get("event.name") != "qwen-code.api_error":
+        return None
+    status: object = event.get("status_code")
+    return FailedCall(text(event.get("error_message")), status if isinstance(status, int) else None)
 
 
 def _summary(file: Path) -> StoredSession | None:
