@@ -191,6 +191,7 @@ MAY_START = {
     "transports/confinement/inside.py": "becomes the agent, under the guard that started it",
     "cli/questions.py": "the user's editor in the user's terminal, which a guard would take from it",
     "cli/config.py": "the user's editor in the user's terminal, which a guard would take from it",
+    "mcp/tools_only.py": "part of an agent, which is under a guard itself",
     "understudy/mcp.py": "part of an agent, which is under a guard itself",
     "understudy/workspace.py": "part of an agent, which is under a guard itself",
 }

@@ -33,6 +33,7 @@ from ..confinement import confinement_of, environ_of, is_confined
 from .state import state_of
 from .trust import PROJECT_PATHS
 from .withholding import (
+    RESOURCE_TOOLS,
     SHELL_FEATURES,
     features_off,
     lists_of,
@@ -40,6 +41,8 @@ from .withholding import (
     settings_off,
     unasked_tools_off,
     user_servers,
+    withholds_resources,
+    without_resources,
 )
 
 Stance = Literal["read", "ask", "edits", "free"]
@@ -107,7 +110,10 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
         disable=tuple(dict.fromkeys((*_without_shell(options, stance, driver), *features_off(off)))),
         base_instructions=_instructions(options, options.system_prompt),
         developer_instructions=_instructions(options, options.append_system_prompt),
-        mcp_servers=user_servers(_config_files(options), lists, asks=stance != "free") | mine,
+        mcp_servers=user_servers(
+            _config_files(options), lists, asks=stance != "free", resources=reads_resources(options)
+        )
+        | mine,
         output_schema=options.output_schema,
         images=options.images,
         plan_tool=not lists.withholds("update_plan"),
@@ -117,6 +123,12 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
         confinement=confinement_of(options, state_of, PROJECT_PATHS, own_sandbox=True),
         stall_after=options.stall_after,
     )
+
+
+def reads_resources(options: Options) -> bool:
+    """Codex never asks about the resources of a server: tier, mode or policy must allow them, and no list withhold
+    them."""
+    return not {*unasked_tools_off(options)}.intersection(RESOURCE_TOOLS) and not withholds_resources(lists_of(options))
 
 
 def _config_files(options: Options) -> list[Path]:
@@ -173,7 +185,15 @@ def _server(name: str, server: McpServer, options: Options, driver: DriverName) 
         limits["tool_timeout_sec"] = FUNCTION_SECONDS
     match server.transport:
         case "stdio":
-            return {"command": server.command, "args": list(server.args), "env": dict(server.env), **limits}
+            command = {"command": server.command, "args": list(server.args)}
+            if not reads_resources(options):
+                command = without_resources(server.command, server.args)
+            return {**command, "env": dict(server.env), **limits}
+        case "http" if withholds_resources(lists_of(options)) and not asks_us:
+            raise NotSupported(
+                f"MCP server {name!r}: Codex reads resources of servers over HTTP unasked, and cannot withhold "
+                f"{', '.join(RESOURCE_TOOLS)}: leave them out of the list, or use a server over pipes"
+            )
         case "http" if driver == "exec":  # its settings are arguments, which every user of the machine can read
             names = {header: _variable(name, header) for header in server.headers}
             return {"url": server.url, "env_http_headers": names, **limits}

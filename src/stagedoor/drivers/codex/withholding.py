@@ -7,11 +7,13 @@ commands are, whatever that configuration approves beforehand.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from ...mcp import tools_only
 from ...unified.events import PermissionRequest, ToolName
 from ...unified.options import Options
 from ...unified.tool_lists import AgentTool, ToolLists, tool_lists
@@ -42,9 +44,9 @@ OWN_TOOLS: tuple[AgentTool, ...] = (
     AgentTool("spawn_agent", "task", control="free"),
     *(AgentTool(name, "other", control="free", also=("task",)) for name in _AGENTS if name != "spawn_agent"),
     AgentTool("sleep", "other", control="free"),
-    AgentTool("list_mcp_resources", "mcp", ("network", "process")),
-    AgentTool("list_mcp_resource_templates", "mcp", ("network", "process")),
-    AgentTool("read_mcp_resource", "mcp", ("network", "process")),
+    AgentTool("list_mcp_resources", "mcp", ("network", "process"), "withheld"),
+    AgentTool("list_mcp_resource_templates", "mcp", ("network", "process"), "withheld"),
+    AgentTool("read_mcp_resource", "mcp", ("network", "process"), "withheld"),
     AgentTool("curr_time", "other", control="plumbing"),
     AgentTool("exec", "other", control="plumbing"),
     AgentTool("wait", "other", control="plumbing"),
@@ -52,7 +54,8 @@ OWN_TOOLS: tuple[AgentTool, ...] = (
 )
 """Its own tools, those of other models too. ``exec`` runs a script that can do nothing but call the others, ``wait``
 waits for it, ``tool_search`` finds those that the session has. A sub-agent is only started unasked: its calls are asked
-about. With no MCP server there is no resource to read."""
+about. With no MCP server there is no resource to read; servers over pipes are started without theirs unless nothing
+is asked about."""
 
 SHELL_FEATURES = ("shell_tool", "unified_exec")
 """Without these the model has no shell, in code mode neither."""
@@ -132,8 +135,24 @@ def server_limits(name: str, lists: ToolLists) -> dict[str, Any]:
     return {**limits, "disabled_tools": denied} if denied else limits
 
 
-def user_servers(files: Iterable[Path], lists: ToolLists, *, asks: bool) -> dict[str, dict[str, Any]]:
-    """What is laid over the servers of these configuration files. ``asks``: no tool is approved beforehand."""
+RESOURCE_TOOLS = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
+"""Codex has them as soon as there is a server, asks about none of them, and has no switch for them."""
+
+
+def withholds_resources(lists: ToolLists) -> bool:
+    return any(lists.withholds(name) for name in RESOURCE_TOOLS)
+
+
+def without_resources(command: str, arguments: Iterable[str]) -> dict[str, Any]:
+    """The command of a server whose resources cannot be reached through it."""
+    return {"command": sys.executable, "args": ["-I", tools_only.__file__, command, *arguments]}
+
+
+def user_servers(
+    files: Iterable[Path], lists: ToolLists, *, asks: bool, resources: bool = True
+) -> dict[str, dict[str, Any]]:
+    """What is laid over the servers of these configuration files. ``asks``: no tool is approved beforehand.
+    ``resources``: whether those that they have may be read."""
     over: dict[str, dict[str, Any]] = {}
     for file in files:
         for name, server in _servers_in(file).items():
@@ -144,6 +163,11 @@ def user_servers(files: Iterable[Path], lists: ToolLists, *, asks: bool) -> dict
                 if tools:
                     approvals["tools"] = {tool: {"approval_mode": "prompt"} for tool in tools}
                 limits = {**limits, **approvals}
+            command: object = server.get("command")
+            if not resources and isinstance(command, str) and limits.get("enabled") is not False:
+                words: object = server.get("args")
+                more = [str(word) for word in cast("list[object]", words)] if isinstance(words, list) else []
+                limits = {**limits, **without_resources(command, more)}
             if limits:
                 over.setdefault(name, {}).update(limits)
     return over
