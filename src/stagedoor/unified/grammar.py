@@ -288,7 +288,7 @@ class Grammar:
     def _close_tools(self, status: Status, now: int) -> list[Event]:
         tools, self._tools = self._tools, {}
         self._closed_tools.update(tools)
-        note = f"the turn ended ({status}) before a result was told"  # whether the call ended too, nobody knows
+        note = f"the turn ended ({status}) before a result was reported"  # whether the call ended too, nobody knows
         return [
             ToolResult(
                 tool_use_id=tool_use_id,

@@ -32,7 +32,7 @@ from .trust import PROJECT_PATHS
 from .withholding import OWN_TOOLS, TITLE
 
 NOTES = {
-    "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
+    "cost": "the CLI reports tokens, not cost", "max_budget": "the CLI reports tokens, not cost",
     "max_turns": "the CLI has no such limit; timeout= ends a turn",
     "web_search": "the CLI never asks about it: off unless tier, mode or policy allow it",
     "mcp_servers": "the CLI never asks about their resources: servers over pipes have none unless tier, mode or policy "
@@ -87,13 +87,13 @@ EXEC = replace(
     steer=False,
     notes={
         **NOTES,
-        "permissions": "exec asks nobody: what the tier would ask about is refused; use driver='app-server'",
-        "plan": "told, but not which step is in progress",
+        "permissions": "exec cannot ask: calls that need approval are refused; use driver='app-server'",
+        "plan": "reported, without the step that is in progress",
         "allowed_tools": "apply_patch is withheld only together with shell, by the read-only sandbox",
         "disallowed_tools": "apply_patch is withheld only together with shell, by the read-only sandbox",
-        "subagents": "what sub-agents do is not told, only that they were started and what they answered",
+        "subagents": "only their start and their answer are reported, not what they do",
         "text_deltas": "whole messages only",
-        "supervised": "reads only, because nobody can be asked about an edit or a command; use driver='app-server'",
+        "supervised": "read-only, because this mode cannot ask before an edit or a command; use driver='app-server'",
         "remember_session": "nothing is asked",
         "sandbox": "workspaceWrite includes /tmp and $TMPDIR, not .git, and has no network",
         "diffs": "taken from the workspace before and after: the CLI names only the files",

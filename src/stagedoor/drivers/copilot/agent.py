@@ -40,14 +40,15 @@ CAPABILITIES = replace(
     effort=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
-        "permissions": "all that acts; files outside the workspace are asked about too",
+        "permissions": "every call that acts, and files outside the workspace",
         "plan": "the CLI keeps its plan in a database of its own and shows none of it",
         "deny_message": "the CLI ends its turn when a call is refused, and the model is not told why",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
-        "remember_session": "remembered by us, for the same tool and target: the CLI would remember more than that",
+        "remember_session": "remembered by Stagedoor, for the same tool and target: the CLI would remember more than "
+        "that",
         "fork": "the CLI cannot branch a stored session",
-        "cost": "the CLI tells tokens, not money",
-        "max_budget": "the CLI tells tokens, not money",
+        "cost": "the CLI reports tokens, not cost",
+        "max_budget": "the CLI reports tokens, not cost",
         "sandbox": "readOnly offers the reading tools alone, workspaceWrite is confine='workspace'",
     },
 )

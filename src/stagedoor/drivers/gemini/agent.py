@@ -36,10 +36,10 @@ from .tools import MCP_NAME, OWN_TOOLS, TITLE
 from .trust import PROJECT_PATHS
 
 NOTES = {
-    "cost": "the CLI tells tokens, not money", "max_budget": "the CLI tells tokens, not money",
+    "cost": "the CLI reports tokens, not cost", "max_budget": "the CLI reports tokens, not cost",
     "fork": "the CLI cannot branch a stored session", "structured_output": "the CLI has no output schema",
     "append_system_prompt": "the CLI only replaces its prompt; put more into GEMINI.md",
-    "subagents": "the CLI does not tell what its sub-agents do",
+    "subagents": "the CLI does not report what its sub-agents do",
     "sandbox": "readOnly is enforced by policy, workspaceWrite is confine='workspace'; its own containers "
     "(docker, podman) are chosen by name, with stream-json only",
     "images": "only over acp",
@@ -60,7 +60,7 @@ STREAM = Capabilities(
     diffs=True,
     notes={
         **NOTES,
-        "permissions": "a headless run asks nobody: what the tier would ask about is refused; use driver='acp'",
+        "permissions": "a headless run cannot ask: calls that need approval are refused; use driver='acp'",
         "autonomous": "the CLI refuses to edit build files (package.json, Makefile, …) in a headless run; use acp",
         "thinking": "not printed in this mode",
     },
@@ -73,11 +73,12 @@ ACP = replace(
     images=True,
     notes={
         **NOTES,
-        "permissions": "all that acts, commands the CLI takes for harmless included; a tool the mode does not offer "
-        "is not asked about and not reported, only the model is told",
+        "permissions": "every call that acts, including commands that the CLI considers harmless; a tool the mode does "
+        "not offer is not asked about and not reported, only the model is told",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "deny_message": "the model is only told that the user cancelled the call",
-        "remember_session": "remembered by us, for the same tool and target: the CLI would remember more than that",
+        "remember_session": "remembered by Stagedoor, for the same tool and target: the CLI would remember more than "
+        "that",
         "max_turns": "the CLI counts the model turns of all prompts of a session together",
     },
 )

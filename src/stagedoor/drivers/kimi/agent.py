@@ -43,13 +43,13 @@ CAPABILITIES = replace(
         "permissions": "commands, files and tools of servers; what it never asks about (fetching, searching the web, "
         "plans for later) it has only in autonomous sessions. Of a long command of a sub-agent it shows only the "
         "beginning: such a one is refused",
-        "subagents": "the CLI does not tell what its sub-agents do",
+        "subagents": "the CLI does not report what its sub-agents do",
         "deny_message": "the model is only told that the user rejected the call",
         "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
-        "remember_session": "remembered by us",
+        "remember_session": "remembered by Stagedoor",
         "effort": "where the model can think: on or off",
-        "cost": "the CLI tells tokens, not money",
-        "max_budget": "the CLI tells tokens, not money",
+        "cost": "the CLI reports tokens, not cost",
+        "max_budget": "the CLI reports tokens, not cost",
         "confine": "with tier autonomous or dry-run: in the others its files are written through us, outside a sandbox",
         "sandbox": "readOnly is enforced by hooks, workspaceWrite is confine='workspace'",
     },

@@ -67,12 +67,12 @@ RUN = Capabilities(
         "text_deltas": "this mode prints whole messages",
         "allowed_tools": "write_file and edit_file only together; a patch is both",
         "disallowed_tools": "write_file and edit_file only together; a patch is both",
-        "permissions": "nobody can be asked: what the tier would ask about is denied; use driver='serve'",
+        "permissions": "this mode cannot ask: calls that need approval are refused; use driver='serve'",
         "subagents": "this mode does not print what sub-agents do",
         "structured_output": "only over serve",
         "append_system_prompt": "only over serve; put more into AGENTS.md",
         "images": "with the first prompt of a session",
-        "max_turns": "per prompt: so many model requests",
+        "max_turns": "per prompt: the number of model requests",
     },
 )
 SERVE = replace(
@@ -86,12 +86,13 @@ SERVE = replace(
     append_system_prompt=True,
     notes={
         **NOTES,
-        "permissions": "all that acts, sub-agents' calls too",
+        "permissions": "every call that acts, including those of sub-agents",
         "edit_input": "OpenCode has no way to change a call's input; an edited call is refused",
         "deny_message": "with interrupt the message is not delivered: the turn ends at once",
-        "remember_session": "remembered by us, for the same tool and target: OpenCode would remember more than that",
+        "remember_session": "remembered by Stagedoor, for the same tool and target: OpenCode would remember more than "
+        "that",
         "images": "with the first prompt of a session",
-        "max_turns": "per prompt: so many model requests, sub-agents' not counted",
+        "max_turns": "per prompt: the number of model requests, sub-agents' not counted",
     },
 )
 ACP = replace(
