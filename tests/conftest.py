@@ -15,7 +15,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile("here", deadline=None)  # a busy machine is no fault
+hypothesis.settings.load_profile("here")
 
 AGENTS_OWN = (".claude", ".claude.json", ".codex", ".gemini", ".config/opencode", ".local/share/opencode", ".opencode")
 """Where the CLIs keep their things, in the home of whoever is signed in: some look it up past ``HOME``."""
