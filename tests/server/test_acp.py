@@ -19,6 +19,8 @@ import acp
 import pytest
 from acp import schema
 
+from stagedoor.server.running import server_file
+
 BOUND = 240
 Script = Callable[..., str]
 
@@ -257,3 +259,39 @@ def test_clear_errors_before_anything_is_served(connect: Connect, tmp_path: Path
             check=False, timeout=BOUND, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert (done.returncode != 0, part in done.stderr, done.stdout) == (True, True, ""), (words, code, done.stderr)
+
+
+def test_through_a_server_with_its_tool_servers_and_its_end(serve: Any, connect: Connect, script: Script) -> None:
+    """``--server``, and without it the server of the same home: what the editor names reaches the agent there."""
+    tools = Path(__file__).parents[1] / "understudy" / "tools_server.py"
+    added = [schema.McpServerStdio(name="sums", command=sys.executable, args=[str(tools)], env=[])]
+    calling = script([{"mcp": {"server": "sums", "tool": "add", "arguments": {"a": 2, "b": 3}}}], [{"say": "Over."}])
+
+    async def main() -> None:
+        async with serve() as server:
+            token = server.home / "token"
+            token.write_text(server.token)
+            token.chmod(0o600)
+            flags = ["--server", server.url, "--token-file", str(token), "--agent", "understudy"]
+            with server_file(server.home, server.service.settings, (server.host, server.port)):
+                for words in (flags, ["--agent", "understudy"]):
+                    editor = Editor()
+                    async with connect(editor, *words, STAGEDOOR_HOME=str(server.home)) as agent:
+                        opened = await agent.new_session(cwd=str(server.workspace), mcp_servers=added)
+                        answer = await agent.prompt(session_id=opened.session_id, prompt=blocks(calling))
+                        await editor.shows("Over.")
+                        assert (answer.stop_reason, len(editor.questions)) == ("end_turn", 1)
+                    view = await server.service.sessions.get(opened.session_id)
+                    assert (view.activity, view.tool_uses) == ("idle", 1)  # the session has not left with the editor
+            argv = [sys.executable, "-m", "stagedoor.cli", "acp", *flags]
+            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+            left = await asyncio.create_subprocess_exec(*argv, **pipes)
+            assert left.stdin is not None
+            assert left.stdout is not None
+            left.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n')
+            assert b'"protocolVersion":1' in await left.stdout.readline()
+        _, complaint = await left.communicate()  # the server has ended, and so does what is left of it here
+        assert left.returncode not in (0, None)
+        assert "its sessions can be loaded again" in complaint.decode()
+
+    asyncio.run(main())

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +18,16 @@ from websockets.asyncio.client import connect
 from stagedoor.server.acp.outbox import FULL, MOST, Outbox
 from stagedoor.server.acp.questions import decision_of, options_of
 from stagedoor.service.store import Query
+from stagedoor.testing.clis import path_with_node, proven_packages
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import PermissionRequest
+from tools.clis import FOLDER, editor_packages
 
+ROOT = Path(__file__).resolve().parents[2]
+SDK = editor_packages(Path(os.environ.get("STAGEDOOR_CLIS") or ROOT / FOLDER)) / "@agentclientprotocol" / "sdk"
+NEEDS_NEWER_NODE = next((agent for agent, package in proven_packages().items() if package.node), None)
+NODE = shutil.which("node", path=path_with_node(agent=NEEDS_NEWER_NODE))  # one that has WebSocket
+CAN_RUN_TYPESCRIPT = NODE is not None and SDK.exists()
 Json = dict[str, Any]
 Script = Callable[..., str]
 
@@ -399,5 +409,32 @@ def test_a_client_that_does_not_read_is_given_up() -> None:
             flooded.put(b"late")
             await flooded.run()
         assert sent == [b"x"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.live
+@pytest.mark.skipif(not CAN_RUN_TYPESCRIPT, reason="the TypeScript SDK is not installed: run `make clis`")
+def test_the_typescript_sdk_over_websocket_sees_its_question_withdrawn(serve: Any, script: Script) -> None:
+    async def main() -> None:
+        async with serve() as server:
+            task = {
+                "sdk": str(SDK), "url": f"{server.ws_url}/acp", "protocols": ["stagedoor", f"bearer.{server.token}"],
+                "cwd": str(server.workspace), "answer": "wait",
+                "prompt": script([{"say": "Hm. "}, {"shell": "touch made"}], [{"say": "Over."}]),
+            }  # fmt: skip
+            program = str(ROOT / "tests" / "live" / "editor.mjs")
+            out = asyncio.subprocess.PIPE
+            client = await asyncio.create_subprocess_exec(str(NODE), program, json.dumps(task), stdout=out)
+            bell = server.service.sessions.bell()
+            while not (waiting := await server.service.questions.list()):
+                await bell.rung()
+            bell.close()
+            await server.service.questions.respond(waiting[0].id, "yes", who="phone")
+            told, _ = await client.communicate()
+            seen = json.loads(told)
+            assert (seen["questions"], seen["withdrawn"], seen["stop"]) == (["touch made"], 1, "end_turn")
+            assert (seen["text"], seen["replayed"], seen["listed"]) == ("Hm. Over.", "Hm. Over.", 1)
+            assert (server.workspace / "made").exists()
 
     asyncio.run(main())

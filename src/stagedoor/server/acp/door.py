@@ -101,10 +101,13 @@ async def bridge_editor(socket: ServerSocket, url: str, lines: StdioLines) -> No
     forwarding, returning = owner.start(forward()), owner.start(backward())
     try:
         await asyncio.wait([forwarding, returning], return_when=asyncio.FIRST_COMPLETED)
-        if forwarding.done():
-            forwarding.result()
-            return
-        returning.result()
-        raise ConnectionLost(f"the server at {url} closed the connection; its sessions can be loaded again")
+        why = "it was closed"
+        try:
+            if forwarding.done() and forwarding.exception() is None:
+                return
+            (forwarding if forwarding.done() else returning).result()
+        except ConnectionLost as fault:
+            why = str(fault)
+        raise ConnectionLost(f"the connection to {url} has ended ({why}); its sessions can be loaded again")
     finally:
         await owner.close()
