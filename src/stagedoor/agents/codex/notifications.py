@@ -5,7 +5,7 @@ Sub-agents are threads on the same pipe: their notifications, even their ``turn/
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -425,6 +425,19 @@ WITHOUT_MEANING = frozenset(
 """Notifications of the published schema that say nothing of a conversation: settings, sign-in, files watched, voices,
 calls of other clients. ``tests/live/test_schemas.py`` compares with the schema that the installed Codex prints."""
 
+Piece: TypeAlias = (
+    AgentMessageDeltaNotification
+    | PlanDeltaNotification
+    | ReasoningSummaryPartAddedNotification
+    | ReasoningSummaryTextDeltaNotification
+    | ReasoningTextDeltaNotification
+    | CommandExecutionOutputDeltaNotification
+    | FileChangeOutputDeltaNotification
+    | McpToolCallProgressNotification
+)
+PIECES: frozenset[type] = frozenset(get_args(Piece))
+"""The bulk of a stream: pieces of an item, which change nothing in the state of a thread."""
+
 _DECODERS = {method: msgspec.json.Decoder(shape) for method, shape in NOTIFICATIONS.items()}
 
 
@@ -435,6 +448,11 @@ def decode(message: bytes, method: str, params: msgspec.Raw) -> Notification | U
         if method in WITHOUT_MEANING:
             return OtherNotification(method, params)
         return UnknownMessage(message, f"unknown notification {method!r}")
+    if decoder.type in PIECES:
+        try:
+            return cast("Piece", decoder.decode(params))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # the forgiving way, as for all others
     decode_params = decode_question if decoder.type is FileChangePatchUpdatedNotification else decode_or_reason
     value = decode_params(decoder, params)
     if isinstance(value, str):

@@ -269,7 +269,10 @@ class ThreadStates:
         return late
 
     def _state(self, thread_id: str) -> _ThreadState:
-        return self._states.setdefault(thread_id, _ThreadState())
+        state = self._states.get(thread_id)
+        if state is None:
+            state = self._states[thread_id] = _ThreadState()
+        return state
 
     def _under(self, child: str, ancestor: str) -> bool:
         visited: set[str] = set()
@@ -317,6 +320,8 @@ class ThreadStates:
 
 def thread_of(event: AppEvent) -> str | None:
     """The thread an event is about, where it is about one."""
+    if type(event) in notifications.PIECES:
+        return cast("notifications.Piece", event).thread_id or None
     if isinstance(event, CallReply) and isinstance(event.result, ThreadResponse):
         return event.result.thread.id
     if isinstance(event, UnknownMessage):
@@ -351,6 +356,7 @@ class AppServerProtocol:
         self.thread_states = ThreadStates()
         self.session_id = ""
         self.turn_id = 0
+        self._last_thread: str | None = None
 
     def send(self, command: Command) -> None:
         match command:
@@ -386,25 +392,30 @@ class AppServerProtocol:
     def receive(self, message: bytes) -> list[AppEvent]:
         event = self._typed(message)
         thread_id = thread_of(event)
-        self.session_id = self.thread_states.root(thread_id) if thread_id else ""
-        self.turn_id = self.thread_states.turn_number(self.session_id) if thread_id else 0
+        if thread_id != self._last_thread or type(event) not in notifications.PIECES:
+            self._last_thread = thread_id
+            self.session_id = self.thread_states.root(thread_id) if thread_id else ""
+            self.turn_id = self.thread_states.turn_number(self.session_id) if thread_id else 0
         return [event]
 
     def _typed(self, message: bytes) -> AppEvent:
-        match parse(message):
-            case Notification(method, params):
-                event = notifications.decode(message, method, params)
-                if not isinstance(event, UnknownMessage):
-                    return self._notified(event)
-                if method in notifications.NOTIFICATIONS:
-                    self.thread_states.forget_files()
+        parsed = parse(message)
+        if type(parsed) is Notification:  # first, and by its type: the bulk of a stream
+            event = notifications.decode(message, parsed.method, parsed.params)
+            if type(event) in notifications.PIECES:
                 return event
+            if not isinstance(event, UnknownMessage):
+                return self._notified(event)
+            if parsed.method in notifications.NOTIFICATIONS:
+                self.thread_states.forget_files()
+            return event
+        match parsed:
             case Request(request_id, method, params):
                 return self._question(message, request_id, method, params)
             case Response() as response:
                 return self._reply(response)
             case surprise:
-                return surprise
+                return cast("UnknownMessage", surprise)
 
     def receive_eof(self) -> list[AppEvent]:
         self.open_questions.clear()

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import assert_never
+from collections.abc import Callable
+from typing import Any, assert_never, cast
 
 from msgspec.structs import replace
 
@@ -295,6 +295,25 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
     )
 
 
+_PIECES: dict[type, Callable[[ThreadStream, Any], list[Event]]] = {
+    notifications.AgentMessageDeltaNotification: lambda stream, piece: stream.text_delta(piece.item_id, piece.delta),
+    notifications.PlanDeltaNotification: lambda stream, piece: stream.text_delta(piece.item_id, piece.delta),
+    notifications.ReasoningSummaryPartAddedNotification: lambda stream, piece: stream.next_thought(piece.item_id),
+    notifications.ReasoningSummaryTextDeltaNotification: lambda stream, piece: stream.thinking_delta(
+        piece.item_id, piece.delta
+    ),
+    notifications.ReasoningTextDeltaNotification: lambda stream, piece: stream.thinking_delta(
+        piece.item_id, piece.delta
+    ),
+    notifications.CommandExecutionOutputDeltaNotification: lambda stream, piece: stream.progress(
+        piece.item_id, piece.delta
+    ),
+    notifications.FileChangeOutputDeltaNotification: lambda stream, piece: stream.progress(piece.item_id, piece.delta),
+    notifications.McpToolCallProgressNotification: lambda stream, piece: stream.progress(piece.item_id, piece.message),
+}
+"""The bulk of a stream."""
+
+
 class AppServerDictionary:
     """``prompted``: the driver knows when a turn starts, and the thread stays the same.
 
@@ -333,6 +352,10 @@ class AppServerDictionary:
     # --------------------------------------------------------------------------------------------- native → unified
 
     def translate(self, native: AppEvent) -> list[Event]:
+        piece = _PIECES.get(type(native))
+        if piece is not None:
+            events = piece(self._stream(cast("notifications.Piece", native).thread_id), native)
+            return self._with_parent(cast("notifications.Piece", native).thread_id, events)
         match native:
             case threads.CallReply():
                 return self._reply(native)
@@ -347,14 +370,6 @@ class AppServerDictionary:
             case (
                 notifications.ItemStartedNotification()
                 | notifications.ItemCompletedNotification()
-                | notifications.AgentMessageDeltaNotification()
-                | notifications.PlanDeltaNotification()
-                | notifications.ReasoningSummaryPartAddedNotification()
-                | notifications.ReasoningSummaryTextDeltaNotification()
-                | notifications.ReasoningTextDeltaNotification()
-                | notifications.CommandExecutionOutputDeltaNotification()
-                | notifications.FileChangeOutputDeltaNotification()
-                | notifications.McpToolCallProgressNotification()
                 | notifications.FileChangePatchUpdatedNotification()
                 | notifications.TurnPlanUpdatedNotification()
                 | notifications.ContextCompactedNotification()
@@ -419,6 +434,17 @@ class AppServerDictionary:
                 | questions.ApplyPatchApproval()
             ):
                 return self._question(native)
+            case (
+                notifications.AgentMessageDeltaNotification()
+                | notifications.PlanDeltaNotification()
+                | notifications.ReasoningSummaryPartAddedNotification()
+                | notifications.ReasoningSummaryTextDeltaNotification()
+                | notifications.ReasoningTextDeltaNotification()
+                | notifications.CommandExecutionOutputDeltaNotification()
+                | notifications.FileChangeOutputDeltaNotification()
+                | notifications.McpToolCallProgressNotification()
+            ):
+                return []  # they have their table
             case _:
                 assert_never(native)
 
@@ -426,14 +452,6 @@ class AppServerDictionary:
         self,
         native: notifications.ItemStartedNotification
         | notifications.ItemCompletedNotification
-        | notifications.AgentMessageDeltaNotification
-        | notifications.PlanDeltaNotification
-        | notifications.ReasoningSummaryPartAddedNotification
-        | notifications.ReasoningSummaryTextDeltaNotification
-        | notifications.ReasoningTextDeltaNotification
-        | notifications.CommandExecutionOutputDeltaNotification
-        | notifications.FileChangeOutputDeltaNotification
-        | notifications.McpToolCallProgressNotification
         | notifications.FileChangePatchUpdatedNotification
         | notifications.TurnPlanUpdatedNotification
         | notifications.ContextCompactedNotification
@@ -447,19 +465,6 @@ class AppServerDictionary:
             case notifications.ItemCompletedNotification(item=item):
                 self._learn_sub_agents(item)
                 return stream.item(item, done=True)
-            case notifications.AgentMessageDeltaNotification() | notifications.PlanDeltaNotification():
-                return stream.text_delta(native.item_id, native.delta)
-            case notifications.ReasoningSummaryPartAddedNotification():
-                return stream.next_thought(native.item_id)
-            case notifications.ReasoningSummaryTextDeltaNotification() | notifications.ReasoningTextDeltaNotification():
-                return stream.thinking_delta(native.item_id, native.delta)
-            case (
-                notifications.CommandExecutionOutputDeltaNotification()
-                | notifications.FileChangeOutputDeltaNotification()
-            ):
-                return stream.progress(native.item_id, native.delta)
-            case notifications.McpToolCallProgressNotification():
-                return stream.progress(native.item_id, native.message)
             case notifications.FileChangePatchUpdatedNotification():
                 stream.update_patch(native.item_id, native.changes)
                 return []
@@ -638,14 +643,17 @@ class AppServerDictionary:
             self._parents[thread_id] = self._last_spawn
         return self._parents[thread_id]
 
-    def _with_parent(self, thread_id: str, events: Iterable[Event]) -> list[Event]:
-        parent = self._parent(thread_id)
+    def _with_parent(self, thread_id: str, events: list[Event]) -> list[Event]:
+        parent = None if thread_id == self._main else self._parent(thread_id)
         if parent is None:
-            return list(events)
+            return events
         return [replace(event, parent_tool_use_id=parent) for event in events]
 
     def _stream(self, thread_id: str) -> ThreadStream:
-        return self._streams.setdefault(thread_id, ThreadStream())
+        stream = self._streams.get(thread_id)
+        if stream is None:
+            stream = self._streams[thread_id] = ThreadStream()
+        return stream
 
 
 def _plan(native: notifications.TurnPlanUpdatedNotification) -> Plan:
