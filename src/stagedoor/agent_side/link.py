@@ -72,7 +72,7 @@ class AgentLink:
         self.methods: Mapping[str, Method] = {}
         self.cancel: Callable[[str], None] = lambda session_id: None
         self.client_capabilities: dict[str, Any] = {}
-        self._write = write
+        self._write: Callable[[bytes], None] = write
         self._peer = Peer()
         self._tasks = TaskOwner()
         self._waiting: dict[Id, asyncio.Future[Any]] = {}
@@ -133,7 +133,7 @@ class AgentLink:
 
     async def close(self) -> None:
         """The client has left: nothing is answered any more, and nothing of it runs on."""
-        self._write = lambda message: None
+        self._write = _drop
         await self._tasks.close()
 
     def _start(self, request: Request) -> None:
@@ -196,6 +196,10 @@ class AgentLink:
     def _flush(self) -> None:
         for message in self._peer.outgoing():
             self._write(message + b"\n")
+
+
+def _drop(message: bytes) -> None:
+    """What is said to a client that has left."""
 
 
 class _WithdrawnRequest(msgspec.Struct, frozen=True, rename="camel"):

@@ -81,11 +81,11 @@ def form_params(session_id: str, request: PermissionRequest) -> Json:
     return {"sessionId": session_id, **tool_call, "mode": "form", "message": message, "requestedSchema": schema}
 
 
-def form_decision(request: PermissionRequest, answer: object) -> Decision:
+def form_decision(request: PermissionRequest, answer: Any) -> Decision:
     """Raises ``BadRequest`` when the form was filled in otherwise than it was asked."""
     match answer:
-        case {"action": "accept", "content": dict() as content}:
-            pass
+        case {"action": "accept", "content": dict()}:
+            content: Json = answer["content"]
         case _:
             return Deny("the question was not answered")
     names = [field.name for field in fields_of(request)]

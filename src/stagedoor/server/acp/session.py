@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -65,7 +65,7 @@ class EditorLink:
     @property
     def reads_files(self) -> bool:
         offered: object = self.link.client_capabilities.get("fs")
-        return isinstance(offered, dict) and offered.get("readTextFile") is True
+        return isinstance(offered, dict) and cast("Json", offered).get("readTextFile") is True
 
     @property
     def has_forms(self) -> bool:
