@@ -64,7 +64,6 @@ async def _read(websocket: WebSocket, client: EditorConnection) -> None:
             return
         text, raw = received.get("text"), received.get("bytes")
         client.receive(text.encode() if text is not None else raw or b"")
-        await client.outbox.room()
 
 
 async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> None:
@@ -76,7 +75,6 @@ async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> 
     async def read() -> None:
         async for message in lines.messages():
             client.receive(message)
-            await client.outbox.room()
 
     try:
         await first_of(read(), client.outbox.closed.wait())

@@ -114,6 +114,8 @@ class EditorSession:
         self._updates = AcpUpdates(cwd)
         self._tasks = TaskOwner()
         self._questions = TaskOwner()
+        self._resolved: set[str] = set()
+        """Questions that are decided: one read from the log a moment before is not shown any more."""
         self._pending: list[PendingPrompt] = []
         self._posting = asyncio.Lock()
         self._turn = 0
@@ -323,6 +325,7 @@ class EditorSession:
             case PermissionRequest() if not event.automatic:
                 self._ask(event)
             case PermissionResolved(request_id=request_id):
+                self._resolved.add(request_id)
                 self._questions.cancel(request_id)
             case Error():
                 self._fault = event
@@ -376,8 +379,9 @@ class EditorSession:
                 self._ask(question.request)
 
     def _ask(self, request: PermissionRequest) -> None:
-        if self._editor.caller.may("answer") and request.request_id not in self._questions:
-            self._questions.start(self._question(request), key=request.request_id)
+        request_id = request.request_id
+        if self._editor.caller.may("answer") and request_id not in self._questions and request_id not in self._resolved:
+            self._questions.start(self._question(request), key=request_id)
 
     async def _question(self, request: PermissionRequest) -> None:
         """Show it until somebody has answered: this editor or anybody else, who makes the journal cancel this."""
