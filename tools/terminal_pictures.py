@@ -29,7 +29,7 @@ from stagedoor.cli.demo import scratch_repository
 from stagedoor.testing.clis import find_cli
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, HEIGHT, BOUND = 112, 60, 120.0
+WIDTH, WIDE, HEIGHT, BOUND = 112, 160, 60, 120.0
 AGENTS = ("claude", "codex", "gemini", "opencode")
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([@-~])|\x1b[@-_]|([\r\n])|([^\x1b\r\n]+)")
 
@@ -53,12 +53,26 @@ class Shot:
     answers: str = ""
     question: str = "allow?"
     needs_clis: bool = False
+    steps: tuple[tuple[str, str], ...] = ()
+    """In place of ``answers``: keys to type when these words have come. The picture is what stands there after the
+    last ones."""
 
 
 SHOTS: dict[str, Shot] = {
     "demo": Shot(("demo", "--yes"), "stagedoor demo"),
     "run": Shot(
         ("run", "understudy", "--approval", "ask", RUN_SCRIPT), 'stagedoor run AGENT "Repair the greeting"', "yyy"
+    ),
+    "chat": Shot(
+        ("chat", "understudy", "--approval", "ask"),
+        "stagedoor chat AGENT",
+        steps=(
+            ("❯", "show me what you can do\r"),
+            ("allow?", "y"),
+            ("allow?", "y"),
+            ("[2m480 tokens", "Now look at @gree"),
+            ("@test_greeting.py", ""),
+        ),
     ),
     "agents": Shot(("agents",), "stagedoor agents", needs_clis=True),
     "doctor": Shot(("doctor",), "stagedoor doctor", needs_clis=True),
@@ -73,7 +87,8 @@ def picture(name: str) -> str:
         folder.mkdir()
         scratch_repository(folder)
         raw = _played(shot, folder, _environment(Path(scratch)))
-        lines = [_steady(line, Path(scratch)) for line in screen(raw)]
+        shown = screen(raw) if not shot.steps else emulated(raw)
+        lines = [_steady(line, Path(scratch)) for line in shown]
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.from_ansi(f"\x1b[2m$\x1b[0m \x1b[1m{shot.typed}\x1b[0m"))
     for line in lines:
@@ -104,7 +119,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
     descriptor, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDE if shot.steps else WIDTH, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "stagedoor.cli", *shot.words],
         cwd=folder,
@@ -117,6 +132,7 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
     )
     os.close(inside)
     raw, keys, end = "", list(shot.answers), time.monotonic() + BOUND
+    steps, typed_at = list(shot.steps), 0
     try:
         while time.monotonic() < end:
             ready, _, _ = select.select([descriptor], [], [], 1.0)
@@ -129,6 +145,12 @@ def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
             if not chunk:
                 break
             raw += chunk.decode("utf-8", "replace")
+            while steps and steps[0][0] in raw[typed_at:]:
+                _words, typed = steps.pop(0)
+                if not steps:
+                    process.kill()
+                typed_at = len(raw)
+                os.write(descriptor, typed.encode())
             questions = raw.count(shot.question)
             while keys and questions > len(shot.answers) - len(keys):
                 os.write(descriptor, keys.pop(0).encode())
@@ -165,6 +187,39 @@ def screen(raw: str) -> list[str]:
         elif verb == "m":
             style = "" if count in ("", "0") else f"{style}\x1b[{count}m"
     lines = ["".join(_painted(line)).rstrip() for line in rows]
+    while lines and not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def emulated(raw: str) -> list[str]:
+    """The same for a program that moves the cursor at will."""
+    import pyte
+
+    codes = {"red": "31", "green": "32", "brown": "33", "blue": "34", "magenta": "35", "cyan": "36"}
+    emulator = pyte.Screen(WIDE, HEIGHT)  # no scratch path is broken in two
+    pyte.Stream(emulator).feed(raw)
+    lines: list[str] = []
+    for number in range(HEIGHT):
+        row = [emulator.buffer[number][column] for column in range(WIDE)]
+        styled = [
+            (
+                "".join(
+                    f"\x1b[{code}m"
+                    for code in (
+                        "1" if char.bold else "",
+                        "7" if char.reverse else "",
+                        codes.get(char.fg, "2" if char.fg == "brightblack" else ""),
+                    )
+                    if code
+                ),
+                char.data,
+            )
+            for char in row
+        ]
+        while styled and styled[-1] == ("", " "):
+            styled.pop()
+        lines.append("".join(_painted(styled)))
     while lines and not lines[-1]:
         lines.pop()
     return lines

@@ -83,6 +83,13 @@ class Terminal:
             assert time.monotonic() < end, f"{words!r} did not come:\n{self.display}"
             assert self._read(), f"{words!r} did not come before the end:\n{self.display}"
 
+    def until_gone(self, words: str) -> None:
+        """Read until ``words`` no longer stand on the terminal."""
+        end = time.monotonic() + BOUND
+        while words in self.display:
+            assert time.monotonic() < end, f"{words!r} stays:\n{self.display}"
+            assert self._read(), f"{words!r} stays to the end:\n{self.display}"
+
     def until(self, words: str, *, after: int = 0) -> None:
         """Read until ``words`` have appeared behind the first ``after`` characters."""
         end = time.monotonic() + BOUND

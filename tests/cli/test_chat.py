@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 SAY = '- say: "Hello, **you**."\n'
+RUNNING = "Ctrl-C interrupts"  # the status line of a turn
 NEW_LINE = "\x1b\r"
 
 
@@ -168,6 +169,7 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     terminal.type("/diff\r")
     terminal.until_display("1 file changed · +1 −0")
     assert log(stagedoor) == "first\n"
+    terminal.until_gone(RUNNING)
     terminal.type("/undo\r")
     terminal.until_display("restored 1 file as before turn 2")
     terminal.type("/diff\r")

@@ -243,6 +243,7 @@ def test_two_terminals_and_a_device_share_a_session(stagedoor: Any, server: Serv
     assert second.end() == 0
     first.type("/diff\r")
     first.until_display("2 files changed")
+    first.until_gone("Ctrl-C interrupts")
     first.type("/undo 2\r")
     first.until_display("restored 1 file as before turn 2")
     first.type("/mode read-only\r")

@@ -84,6 +84,43 @@ def test_an_edited_command_is_what_runs(tmp_path: Path) -> None:
     assert "Over." in at.screen
 
 
+def test_a_chat_of_two_turns_with_a_real_cli(tmp_path: Path) -> None:
+    """The real Codex at a terminal: a question in place, a second turn after the mode was changed, and undo."""
+    spec = importlib.util.spec_from_file_location("terminal", CONFTEST)
+    assert spec is not None
+    assert spec.loader is not None
+    terminal: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(terminal)
+    codex = program("codex")
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    with ScriptedModel([shell("touch made"), say("First."), shell("touch second"), say("Second.")]) as model:
+        env = model.environment("codex", home=tmp_path / "home", cwd=workspace).env
+        words = ["chat", "codex", "--executable", codex, "--approval", "ask"]
+        at = terminal.Terminal([*terminal.STAGEDOOR, *words], workspace, env)
+        try:
+            at.until_display("❯")
+            at.type("do the first thing\r")
+            at.until_display("allow?")
+            at.type("y")
+            at.until_display("\nFirst.")
+            at.type("/mode full auto\r")
+            at.until_display("mode: Full auto")
+            at.type("and the second\r")
+            at.until_display("\nSecond.")
+            assert sorted(file.name for file in workspace.iterdir()) == ["made", "second"]
+            at.until_gone("Ctrl-C interrupts")
+            mark = len(at.text)
+            at.type("/undo\r")
+            at.until("before turn 2", after=mark)
+            assert [file.name for file in workspace.iterdir()] == ["made"]
+            at.type("\x04")
+            assert at.end() == 0, at.text
+        finally:
+            at.close()
+    assert at.display.splitlines()[-1].startswith("to go on: stagedoor chat codex --resume ")
+
+
 def test_json_of_a_real_cli_is_whole(tmp_path: Path) -> None:
     import subprocess
 

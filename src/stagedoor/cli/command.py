@@ -161,14 +161,20 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--output-schema", metavar="FILE|JSON", help="the answer must fit this JSON Schema")
 
     rights = parser.add_argument_group("permissions")
-    rights.add_argument("--tier", choices=get_args(Tier), help="default: supervised")
+    rights.add_argument(
+        "--tier",
+        choices=get_args(Tier),
+        help="what the agent may do: dry-run (Read-only), supervised (Ask; the default), autonomous (Full auto)",
+    )
     modes = (*get_args(Approval), *get_args(PermissionMode))
-    rights.add_argument("--approval", choices=modes, help="finer than the tier; plan: change nothing")
+    rights.add_argument(
+        "--approval", choices=modes, help="when you are asked, if not as the tier says; plan changes nothing"
+    )
     rights.add_argument("--sandbox", choices=get_args(Sandbox), help="what commands may touch")
     rights.add_argument(
         "--confine",
         choices=get_args(Confine),
-        help="run the agent in a sandbox of ours: it writes only in the workspace, or nowhere",
+        help="run the agent in Stagedoor's own sandbox: it writes only in the workspace, or nowhere",
     )
     rights.add_argument(
         "--confine-write", action="append", metavar="DIR", help="with --confine: one more folder to write (repeatable)"
@@ -180,7 +186,7 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         "--trust",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="let the project's own settings, hooks, plugins and tool servers take part (default: what stagedoor trust "
+        help="load the project's own settings, hooks, plugins and tool servers (default: what stagedoor trust "
         "has recorded for the folder)",
     )
     rights.add_argument("--policy", metavar="FILE", help="rules that decide before you are asked (YAML or TOML)")
@@ -206,18 +212,18 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="a command that decides about every call: the request as JSON on its input, its answer on its output",
     )
-    rights.add_argument("--after-tool-call", metavar="COMMAND", help="a command that is told of every call's result")
+    rights.add_argument("--after-tool-call", metavar="COMMAND", help="a command that gets the result of every call")
     rights.add_argument(
         "--on-event",
         action="append",
         metavar="TYPE=COMMAND",
-        help="a command that is told of every event of this type, such as turn_completed (repeatable)",
+        help="a command that gets every event of this type, such as turn_completed (repeatable)",
     )
     rights.add_argument(
         "--hook-timeout",
         type=float,
         metavar="SECONDS",
-        help="how long such a command may take (default: 60); a decision that is late is a no",
+        help="how long such a command may take (default: 60); a late decision counts as no",
     )
     rights.add_argument(
         "--permission-timeout",

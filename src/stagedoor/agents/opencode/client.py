@@ -238,7 +238,7 @@ async def check_model(server: Server, config: OpenCodeSessionConfig, directory: 
             raise no_provider(model.provider_id)
         if model.model_id not in offered[model.provider_id]:
             few = ", ".join(sorted(offered[model.provider_id])[:20]) or "none"
-            raise LocalProtocolError(f"{model.provider_id} has no model {model.model_id!r}: choose from {few}")
+            raise LocalProtocolError(f"unknown model {model.model_id!r} of {model.provider_id}. Available: {few}")
         return
     configured = await server.http.send(HttpRequest("GET", "/config", query=query))
     with_model = msgspec.json.decode(configured.body, type=_ConfiguredModel).model if configured.ok else None
