@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 import stagedoor
 from stagedoor.service.config.load import parse
 from stagedoor.service.config.settings import AgentSettings, Settings
-from stagedoor.testing import ScriptedModel, find_cli, question, say
+from stagedoor.testing import ScriptedModel, find_cli, mcp, question, say
 from tests.seeds.client_002 import Json, Phone, RpcError, check_event, phone
 
 COVERS: dict[str, str] = {
@@ -332,6 +333,52 @@ def test_a_text_answers_the_agents_question(serve: Any, script: Script) -> None:
         return answers
 
     assert play(serve, part) == ["Blue", "Blue"]
+
+
+FORM = {"walls": {"command": sys.executable, "args": [str(Path(__file__).with_name("asking_server.py"))]}}
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("agent", "asks"),
+    [
+        ("codex", "itself"),
+        ("codex", "server"),
+        ("claude", "server"),
+        ("opencode", "itself"),
+        ("qwen", "itself"),
+        ("kimi", "itself"),
+    ],
+)
+def test_a_text_answers_the_question_of_a_real_agent(
+    serve: Any, settings: Settings, tmp_path: Path, agent: str, asks: str
+) -> None:
+    """§1.2 ``SendResponse``: what the model asks, and what a tool server asks (an elicitation). For Claude Code's own
+    question see below."""
+    program = find_cli(agent)
+    if program is None:
+        pytest.skip(f"{agent} is not installed: run `make clis`")
+    if agent not in ("codex", "claude") and os.environ.get("STAGEDOOR_CONTRACT") != "1":
+        pytest.skip("STAGEDOOR_CONTRACT=1 plays it")
+    story = [question("Which colour?", ["Red", "Blue"]) if asks == "itself" else mcp("walls", "paint"), say("Done.")]
+    with ScriptedModel(story) as model:
+        place = model.environment(agent, cwd=Path(settings.roots[0]), home=tmp_path / agent)
+        how = AgentSettings(command=str(program), env=place.env, model=place.model)
+
+        async def part(client: Phone, server: Any) -> None:
+            await client.select(agent)
+            await client.run("Ask me", **({} if asks == "itself" else {"mcpServers": FORM}))
+            asked_for = await client.hear("agent_permission")
+            if asked_for["tool_name"] != "question":  # whether the server's tool may be used at all
+                await client.respond(asked_for["request_id"], "yes")
+                asked_for = await client.hear("agent_permission", lambda payload: payload["tool_name"] == "question")
+            assert asked_for["target"] == "Which colour?"
+            await client.respond(asked_for["request_id"], "blue")
+            await client.hear("agent_complete")
+
+        play(serve, part, agents={**settings.agents, agent: how})
+        model.assert_consumed()
+        assert "Blue" in json.dumps(model.requests[-1].body["input" if agent == "codex" else "messages"][2:])
 
 
 def test_watching_without_a_session_is_a_clear_error(serve: Any) -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..errors import AlreadyAnswered
 from ..transports.callbacks import CallbackLate, run_callback
 from ..transports.tasks import TaskOwner
+from ..unified.answers import fields_of
 from ..unified.decisions import INTERRUPTED, WITHDRAWN, Allow, CanUseTool, Decision, Deny, resolved
 from ..unified.events import By, Event, Notice, PermissionRequest, PermissionResolved
 
@@ -187,12 +188,13 @@ class SessionQuestions:
         if self._judge is not None and (judged := self._judge(request)) is not None:
             return _Resolution(judged, "policy", "tool lists", judged.message if isinstance(judged, Deny) else "")
         ruling = self._ruling(request)
-        if ruling is not None and ruling.action != "ask":
+        needs_an_answer = bool(fields_of(request))  # which no rule has, nor what was answered before
+        if ruling is not None and ruling.action != "ask" and not (needs_an_answer and ruling.action == "allow"):
             decision = Allow() if ruling.action == "allow" else Deny(ruling.message)
             return _Resolution(
                 decision, "policy", ruling.rule.label if ruling.rule is not None else "default", ruling.why
             )
-        if self._is_remembered(request):
+        if not needs_an_answer and self._is_remembered(request):
             return _Resolution(Allow(remember="session"), "policy", "remembered", "the same call was allowed before")
         if self._attended:
             return None

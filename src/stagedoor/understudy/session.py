@@ -140,7 +140,7 @@ class UnderstudySession:
             self._remembered[subject] = verdict
         return verdict
 
-    async def elicit(self, message: str, options: list[str]) -> str | None:
+    async def elicit(self, message: str, options: list[str], call_id: str) -> str | None:
         """Ask the user to choose; None when the client cannot ask or the user declined."""
         offered: Any = self._link.client_capabilities.get("elicitation")
         if not isinstance(offered, dict) or "form" not in offered:
@@ -149,7 +149,13 @@ class UnderstudySession:
         schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
         answer = await self._link.ask(
             "elicitation/create",
-            {"sessionId": self.session_id, "mode": "form", "message": message, "requestedSchema": schema},
+            {
+                "sessionId": self.session_id,
+                "toolCallId": call_id,
+                "mode": "form",
+                "message": message,
+                "requestedSchema": schema,
+            },
         )
         match answer:
             case {"action": "accept", "content": {"answer": str(chosen)}}:

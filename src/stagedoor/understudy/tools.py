@@ -218,7 +218,7 @@ class Toolbox:
 
     async def _question(self, call: ScriptedCall, card: ToolCallCard) -> str:
         options = [str(option) for option in call.input.get("options", ())]
-        answer = await self._session.elicit(str(call.input["text"]), options)
+        answer = await self._session.elicit(str(call.input["text"]), options, card.call_id)
         if answer is None:
             raise ToolCallFailed("The question was not answered.")
         card.end("completed", [text(answer)])

@@ -11,7 +11,7 @@ happens outside a turn opens one (an agent woken by a background task speaks wit
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -349,6 +349,11 @@ class Grammar:
             tool.since = now  # how long somebody took to answer is not how long it ran
         if event.decision == "deny":
             self.denied(call_of(question).tool_use_id, event.message)
+        if question.tool_name == "question" and question.request_id in self._tools:
+            # It belongs to no call that the agent tells of, so nobody else says that it is over.
+            status: Literal["success", "denied"] = "success" if event.decision == "allow" else "denied"
+            over = ToolResult(tool_use_id=question.request_id, name="question", status=status, output=event.message)
+            return [event, *self._tool_finished(over, now)]
         return [event]
 
     def _used(self, event: UsageReport) -> list[Event]:

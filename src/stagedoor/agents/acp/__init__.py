@@ -41,7 +41,7 @@ from .commands import (
     SetSessionModelRequest,
     SetSessionModeRequest,
 )
-from .config import AcpProfile, AcpSessionConfig, AskPermission, Elicit, PermissionAnswer
+from .config import AcpProfile, AcpSessionConfig, AnsweredQuestion, AskPermission, Elicit, PermissionAnswer
 from .events import (
     CompleteElicitation,
     Event,
@@ -144,6 +144,7 @@ __all__ = [
     "AnswerElicitation",
     "AnswerPermissionRequest",
     "AnswerRequest",
+    "AnsweredQuestion",
     "AskPermission",
     "AudioContent",
     "AuthMethod",

@@ -23,7 +23,7 @@ from stagedoor.wire.jsonrpc import Id
 from stagedoor.wire.permission import PermissionBehavior
 
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
-from .config import AcpProfile, AcpSessionConfig, ServedRequest
+from .config import AcpProfile, AcpSessionConfig, AnsweredQuestion, ServedRequest
 from .events import FileServed, TerminalServed
 from .requests import (
     AgentRequest,
@@ -122,6 +122,8 @@ class AcpAnswers:
                 return AnswerPermissionRequest(question.request_id)
             case PermissionOption(option_id=option_id) if decision in question.options:
                 return AnswerPermissionRequest(question.request_id, option_id=option_id)
+            case AnsweredQuestion(option=option, answers=answers) if option in question.options:
+                return AnswerPermissionRequest(question.request_id, option_id=option.option_id, answers=answers)
             case "allow_once" | "allow_always" | "reject_once" | "reject_always":
                 return AnswerPermissionRequest(question.request_id, decision)
             case PermissionBehavior():

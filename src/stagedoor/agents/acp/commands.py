@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -209,6 +210,8 @@ class AnswerPermissionRequest(msgspec.Struct, frozen=True):
     request_id: Id
     kind: PermissionKind | None = None
     option_id: str | None = None
+    answers: Mapping[str, str] | None = None
+    """To the agent's own questions, beside the outcome."""
 
 
 class AnswerElicitation(msgspec.Struct, frozen=True):

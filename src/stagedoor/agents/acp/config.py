@@ -52,8 +52,17 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
         return match.group(1) if match else None
 
 
-PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | PermissionBehavior | None
-"""A kind of answer, one of the offered options itself, one of the four behaviours, or None for ``cancelled``."""
+class AnsweredQuestion(msgspec.Struct, frozen=True):
+    """An option, and what the user answered to the agent's own questions, by their number from ``"0"``. It goes beside
+    the outcome, where some agents look for it; the protocol itself has no place for it."""
+
+    option: PermissionOption
+    answers: Mapping[str, str]
+
+
+PermissionAnswer: TypeAlias = PermissionKind | PermissionOption | AnsweredQuestion | PermissionBehavior | None
+"""A kind of answer, one of the offered options itself, the same with answers, one of the four behaviours, or None for
+``cancelled``."""
 
 AskPermission: TypeAlias = Callable[[RequestPermission], PermissionAnswer | Awaitable[PermissionAnswer]]
 Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]

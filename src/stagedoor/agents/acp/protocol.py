@@ -422,7 +422,11 @@ class AcpProtocol:
         if option_id is None and answer.kind is not None:
             option = question.option(answer.kind, broad=self.profile.broad_options)
             option_id = option.option_id if option else None
-        chosen = CANCELLED if option_id is None else {"outcome": {"outcome": "selected", "optionId": option_id}}
+        chosen: dict[str, Any] = CANCELLED
+        if option_id is not None:
+            chosen = {"outcome": {"outcome": "selected", "optionId": option_id}}
+        if answer.answers is not None:
+            chosen = {**chosen, "answers": dict(answer.answers)}
         self._peer.answer(answer.request_id, chosen)
 
     def _take(self, request_id: Id, kind: type[Question] | None = None) -> Question:

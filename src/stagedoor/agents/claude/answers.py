@@ -96,9 +96,20 @@ class ClaudeAnswers:
                     )
                 return AnswerMcp(question.request_id, await server.respond(bytes(question.message), _called))
             case Elicitation():
-                return AnswerControlRequest(question.request_id, {"action": "decline"})
+                return AnswerControlRequest(question.request_id, await self._elicitation(question))
             case RequestUserDialog():
                 return AnswerControlRequest(question.request_id, {"behavior": "cancelled"})
+
+    async def _elicitation(self, question: Elicitation) -> Mapping[str, Any]:
+        """An exception, silence and nobody there fill in nothing."""
+        function = self._config.elicit
+        if function is None:
+            return {"action": "decline"}
+        try:
+            filled = await run_callback(function, question, timeout=self._config.permission_timeout)
+        except Exception:
+            return {"action": "cancel"}
+        return {"action": "decline"} if filled is None else {"action": "accept", "content": dict(filled)}
 
     async def _permission(self, question: CanUseTool) -> Reply | None:
         if self._config.can_use_tool is not None or not self._config.host_answers_permissions:

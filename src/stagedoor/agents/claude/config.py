@@ -14,11 +14,12 @@ from ...errors import LocalProtocolError
 from ...mcp.protocol import ToolServer
 from ...transports.launch import Confinement
 from .commands import Decision
-from .events import CanUseTool, HookCallback
+from .events import CanUseTool, Elicitation, HookCallback
 
 CanUseToolCallback: TypeAlias = Callable[
     [CanUseTool], Decision | PermissionBehavior | Awaitable[Decision | PermissionBehavior]
 ]
+ElicitCallback: TypeAlias = Callable[[Elicitation], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
 HookOutput: TypeAlias = Mapping[str, Any] | None
 HookFunction: TypeAlias = Callable[[HookCallback], HookOutput | Awaitable[HookOutput]]
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
@@ -70,6 +71,8 @@ class ClaudeSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     permission_mode: ClaudePermissionMode | None = None
     can_use_tool: CanUseToolCallback | None = None
+    elicit: ElicitCallback | None = None
+    """Fills in what an MCP server asks for, or returns None to decline; without one, everything is declined."""
     host_answers_permissions: bool = False
     permission_timeout: float | None = None
     permission_prompt_tool: str | None = None

@@ -26,6 +26,7 @@ from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import FunctionServer, Options
 from ...unified.options import McpServer as Server
 from .dictionary import AcpDictionary
+from .questions import answer_to
 from .serving import ServedCalls
 
 LISTING_SECONDS = 30.0
@@ -74,6 +75,9 @@ def config(
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
         request = dictionary.request(question)
+        if request.tool_name == "question":
+            decision = await ask(request)
+            return None if isinstance(decision, Deny) and decision.interrupt else answer_to(question, decision)
         if free or (edits and is_free_edit(request, options)):
             served.grant(request)
             return "allow_once"

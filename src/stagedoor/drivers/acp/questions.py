@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Literal, Protocol
+from collections.abc import Mapping
+from typing import Literal, Protocol, cast
 
-from ...agents.acp import AcpSession, PermissionAnswer, RequestPermission
+from ...agents.acp import AcpSession, AnsweredQuestion, PermissionAnswer, RequestPermission
 from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...transports.tasks import TaskOwner
-from ...unified.decisions import Allow, Ask, Deny
+from ...unified.decisions import Allow, Ask, Decision, Deny
 from ...unified.events import PermissionRequest
 from ...unified.options import Approval, Options, Tier
 from ...unified.tool_lists import ToolLists
@@ -33,6 +34,28 @@ def stance_of(options: Options) -> Stance:
     if options.tier == "dry-run" or options.sandbox == "readOnly":
         return "read"
     return _TIERS[options.tier] if options.approval is None else _APPROVALS[options.approval]
+
+
+def answer_to(question: RequestPermission, decision: Decision) -> PermissionAnswer:
+    """What the agent itself asked: the option that was chosen, where its options are the answers; else the answers
+    beside the one option that submits them. An answer that the agent has no way to take is none."""
+    if isinstance(decision, Deny):
+        return "reject_once"
+    submits = [option for option in question.options if option.kind == "allow_once"]
+    replies: object = (decision.updated_input or {}).get("answers")
+    if not isinstance(replies, Mapping) or not replies:
+        return "allow_once" if len(submits) == 1 else "reject_once"
+    answers = [_words(value) for value in cast("Mapping[str, object]", replies).values()]
+    chosen = [option for option in submits if option.name.casefold() == answers[0].casefold()]
+    if chosen:
+        return chosen[0]
+    if len(submits) == 1:
+        return AnsweredQuestion(submits[0], {str(number): answer for number, answer in enumerate(answers)})
+    return "reject_once"
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
 
 
 class QuestionDictionary(Protocol):
@@ -61,6 +84,8 @@ class AcpQuestions:
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
         await self.announced(question)
         request = self._dictionary.request(question)
+        if request.tool_name == "question":
+            return self._answered(question, await self._ask(request))
         listed = not self._lists.limits or not self._lists.refusal(request)
         if self._stance == "act" and not self._lists.limits:
             return "allow_once"  # some ask about a few things even then
@@ -73,6 +98,11 @@ class AcpQuestions:
         if decision.interrupt:
             self.interrupt()
         return "reject_once"
+
+    def _answered(self, question: RequestPermission, decision: Decision) -> PermissionAnswer:
+        if isinstance(decision, Deny) and decision.interrupt:
+            self.interrupt()
+        return answer_to(question, decision)
 
     def interrupt(self) -> None:
         """End the turn, soon."""

@@ -58,6 +58,8 @@ class ClaudeDictionary:
     """
 
     def __init__(self, *, prompted: bool = False, resumed: bool = False) -> None:
+        self.asks_for_servers = False
+        """What tool servers ask is asked about; else it was declined."""
         self.prompted = prompted
         self.resumed = resumed
         self._main = Deltas()
@@ -116,7 +118,22 @@ class ClaudeDictionary:
             return []
         return [Notice(level="warning", code="request_refused", message=native.response.error)]
 
+    def elicitation(self, question: cli.Elicitation) -> PermissionRequest:
+        """What an MCP server asks the user. Allowed with ``updated_input={"content": …}``, it is answered."""
+        form = {"message": question.message, "schema": question.requested_schema, "url": question.url}
+        return PermissionRequest(
+            request_id=question.request_id,
+            tool_name="question",
+            native_name="elicitation",
+            operation=operation_of("question"),
+            target=question.message or question.url or "",
+            input={name: value for name, value in form.items() if value},
+            description=f"{question.mcp_server_name}: {question.message}",
+        )
+
     def _elicitation(self, native: cli.Elicitation) -> list[Event]:
+        if self.asks_for_servers:
+            return []
         words = f"{native.mcp_server_name} asked for input and was declined: {native.message}"
         return [Notice(level="warning", code="elicitation_declined", message=words)]
 

@@ -7,12 +7,12 @@ import base64
 import mimetypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from ...agents.claude.client import ClaudeClient
 from ...agents.claude.commands import Decision, PermissionResultAllow, PermissionResultDeny, image
-from ...agents.claude.config import ClaudeSessionConfig, Effort, HookMatcher
-from ...agents.claude.events import CanUseTool, HookCallback
+from ...agents.claude.config import ClaudeSessionConfig, Effort, ElicitCallback, HookMatcher
+from ...agents.claude.events import CanUseTool, Elicitation, HookCallback
 from ...agents.claude.history import list_sessions
 from ...agents.claude.session import ClaudeSession
 from ...errors import LocalProtocolError, NotSupported, SessionNotFound
@@ -90,6 +90,7 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
     own = ClaudeSessionConfig(
         permission_mode=rights.mode,
         can_use_tool=_callback(ask, dictionary, rights) if asks else None,
+        elicit=_elicit(ask, dictionary),
         hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
         settings=_settings(options) if hooked else None,
         model=options.model,
@@ -120,6 +121,19 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
 def _settings(options: Options) -> dict[str, Any]:
     """The user's own settings must not switch the hook off."""
     return {"disableAllHooks": False, **({"sandbox": SANDBOX} if is_sandboxed(options) else {})}
+
+
+def _elicit(ask: Ask, dictionary: ClaudeDictionary) -> ElicitCallback:
+    dictionary.asks_for_servers = True
+
+    async def fill_in(question: Elicitation) -> Mapping[str, Any] | None:
+        decision = await ask(dictionary.elicitation(question))
+        if not isinstance(decision, Allow):
+            return None
+        content: object = (decision.updated_input or {}).get("content", {})
+        return cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else None
+
+    return fill_in
 
 
 def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:

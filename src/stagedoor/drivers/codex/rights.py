@@ -48,6 +48,8 @@ from .withholding import (
 Stance = Literal["read", "ask", "edits", "free"]
 
 TIERS: dict[Tier, Stance] = {"dry-run": "read", "supervised": "edits", "autonomous": "free"}
+_QUESTIONS = "default_mode_request_user_input"
+"""The feature with which the model can ask the user something outside of plan mode too."""
 APPROVALS: dict[Approval, Stance] = {"ask": "ask", "askDangerous": "ask", "autoEdit": "edits", "autoAll": "free"}
 SANDBOXES: dict[Sandbox, SandboxMode] = {
     "none": SandboxMode.DANGER_FULL_ACCESS,
@@ -98,6 +100,7 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
     sandbox, network = _sandbox(options, stance, driver)
     off = (*(tool.name for tool in lists.withheld), *unasked_tools_off(options))
     mine = {name: _server(name, server, options, driver) for name, server in options.mcp_servers.items()}
+    questions = driver == "app-server" and asks(options) and not lists.withholds("request_user_input")
     secrets = _header_variables(options) if driver == "exec" else {}
     return CodexSessionConfig(
         driver=driver,
@@ -107,6 +110,7 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
         sandbox_mode=sandbox,
         network_access=network,
         ignore_rules=driver == "exec" and stance != "free",
+        enable=(_QUESTIONS,) if questions else (),
         disable=tuple(dict.fromkeys((*_without_shell(options, stance, driver), *features_off(off)))),
         base_instructions=_instructions(options, options.system_prompt),
         developer_instructions=_instructions(options, options.append_system_prompt),
@@ -117,7 +121,7 @@ def config_of(options: Options, driver: DriverName) -> CodexSessionConfig:
         output_schema=options.output_schema,
         images=options.images,
         plan_tool=not lists.withholds("update_plan"),
-        config=settings_off(off),
+        config=settings_off(off) | ({"suppress_unstable_features_warning": True} if questions else {}),
         env={**(options.env if options.inherit_env else {}), **secrets},
         extra_args=options.extra_args,
         confinement=confinement_of(options, state_of, PROJECT_PATHS, own_sandbox=True),

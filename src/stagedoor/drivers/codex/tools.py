@@ -363,8 +363,8 @@ def _elicitation(question: questions.McpServerElicitationRequest) -> ToolUse:
         name="question",
         native_name=f"mcp__{question.server_name}",
         input={key: value for key, value in form.items() if value},
-        target=question.server_name,
-        description=question.message,
+        target=question.message or question.url or question.server_name,
+        description=f"{question.server_name}: {question.message}",
     )
 
 

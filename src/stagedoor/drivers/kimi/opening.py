@@ -102,7 +102,7 @@ class KimiQuestions:
             return "reject_once"  # nobody can decide about the half of a command
         answer = await self._plain.decide(question)
         request = self._dictionary.request(question)
-        self._dictionary.answered(question.tool_call.tool_call_id, allowed=answer == "allow_once")
+        self._dictionary.answered(question.tool_call.tool_call_id, allowed=answer not in ("reject_once", None))
         if answer == "allow_once" and request.tool_name in ("write_file", "edit_file"):
             self._allowed.append(self._place(request.target))
         return answer

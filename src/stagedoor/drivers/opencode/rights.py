@@ -61,8 +61,7 @@ def rules(options: Options, *, asks: bool, policed: bool = False) -> Rules:
             pass
     if policed and asks and stance != "act":
         granted |= {name: "ask" for name in ("read", *READING)}
-    # Nobody waits for somebody who cannot be asked.
-    granted["question"] = "allow" if asks and options.can_use_tool is not None else "deny"
+    granted["question"] = "allow" if asks else "deny"  # where nobody answers, it is refused at once
     limited = _limit_tools(granted, lists_of(options))
     if options.tools and (stance == "read" or not asks):
         # They decide about each call themselves, and in a dry run there are only those that only read.
