@@ -21,7 +21,8 @@ from tests.seeds.client_002 import Json, Phone, RpcError, check_event, phone
 
 COVERS: dict[str, str] = {
     "1.1 Existing Architecture": "test_every_phone_hears_what_runs test_git_from_both_doors",
-    "1.2 Current AgentManager Interface": "test_a_whole_story test_a_text_answers_the_agents_question",
+    "1.2 Current AgentManager Interface": "test_a_whole_story test_a_text_answers_the_agents_question "
+    "test_a_text_answers_the_question_of_a_real_agent",
     "2.1 Feature Comparison": "test_a_whole_story",
     "2.1 Feature Comparison | Session Resume": "test_sessions_that_the_program_itself_has_made "
     "test_the_last_session_at_every_door",
@@ -36,7 +37,8 @@ COVERS: dict[str, str] = {
     "2.2 Output Event Comparison | Completion": "test_a_whole_story",
     "2.2 Output Event Comparison | Error": "test_a_whole_story",
     "2.2 Output Event Comparison | Thinking": "test_a_whole_story",
-    "2.3 Interactive Patterns": "test_a_text_answers_the_agents_question test_the_old_words_of_the_real_claude_code",
+    "2.3 Interactive Patterns": "test_a_text_answers_the_agents_question "
+    "test_a_text_answers_the_question_of_a_real_agent test_the_old_words_of_the_real_claude_code",
     "3.1 Protocol Design Principles": "test_a_whole_story test_the_old_words_of_the_real_claude_code",
     "3.2 Enhanced JSON-RPC Methods": "test_a_whole_story",
     "3.2 › Agent Discovery (New)": "test_a_whole_story",
