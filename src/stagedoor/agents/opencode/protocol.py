@@ -39,6 +39,7 @@ from .events import (
     SERVER_NOTICES,
     SERVER_QUESTIONS,
     KnownServerEvent,
+    MessagePartDelta,
     MessagePartUpdated,
     MessageUpdated,
     OfSession,
@@ -515,6 +516,8 @@ class ServeProtocol:
 
     def _streamed(self, message: bytes) -> list[ServerEvent]:
         event = _decoded(message)
+        if type(event) is MessagePartDelta:
+            return [event]  # the bulk of a stream, which moves no turn
         if isinstance(event, (UnknownMessage, ServerNotice)):
             if isinstance(event, UnknownMessage):
                 self._refuse_unreadable(message)
@@ -584,6 +587,8 @@ def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage
     if decoder is not None:
         decode = decode_question if envelope.type in SERVER_QUESTIONS else decode_or_reason
         event = decode(decoder, envelope.properties)
+        if type(event) is MessagePartDelta:
+            return event
         match event:
             case str():
                 return UnknownMessage(message, event)

@@ -357,7 +357,9 @@ class Speech:
     def delta(self, part_id: str, message_id: str, delta: str, parent: str | None) -> list[Event]:
         if part_id in self._finished or not delta:
             return []
-        current = self._parts.setdefault(part_id, _OpenPart(True, message_id, parent, []))
+        current = self._parts.get(part_id)
+        if current is None:
+            current = self._parts[part_id] = _OpenPart(True, message_id, parent, [])
         current.pieces.append(delta)
         if current.is_text:
             return below([TextDelta(text=delta, message_id=current.message_id)], parent)
