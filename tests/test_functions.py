@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import stagedoor
+from stagedoor import catalog
+from stagedoor.errors import BadRequest
+from stagedoor.mcp.functions import content_of
+from stagedoor.permissions.audit import read_log, verify
 from stagedoor.permissions.policy import Policy
 from stagedoor.permissions.rules import Rule
+from stagedoor.session import Session
 from stagedoor.unified.events import Event
+from stagedoor.unified.options import check_options
 
 BOUND = 240.0
 
@@ -145,3 +154,113 @@ def test_tiers_policies_and_lists(
     assert desk.calls == calls, results(events)
     assert asked_about == ["mcp__host__book"] * questions
     assert isinstance(events[-1], stagedoor.Done)
+
+
+def test_whoever_knows_the_secret_is_asked_about_too(tmp_path: Path) -> None:
+    """A call that comes past the agent, from a command that has read the secret, say, is decided like any other."""
+    calls: list[str] = []
+    questions: list[str] = []
+
+    def book(title: str) -> str:
+        """Book a title."""
+        calls.append(title)
+        return "booked"
+
+    def decide(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
+        questions.append(request.input["title"])
+        return stagedoor.Deny("not that one")
+
+    async def main() -> str:
+        async with asyncio.timeout(BOUND):
+            options = check_options({"cwd": str(tmp_path), "tools": [book], "can_use_tool": decide})
+            session = Session(agent="understudy", options=options, driver=catalog.agent("understudy").drivers["acp"])
+            functions = session._engine._functions
+            assert functions is not None
+            server = (await functions.join(options)).mcp_servers["host"]
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+            message |= {"params": {"name": "book", "arguments": {"title": "Emma"}}}
+            async with httpx.AsyncClient(timeout=BOUND) as client:
+                reply = await client.post(server.url, json=message, headers=dict(server.headers))
+            await functions.close()
+            return str(reply.json()["result"]["content"][0]["text"])
+
+    assert asyncio.run(main()) == "not run: not that one"
+    assert (calls, questions) == ([], ["Emma"])
+
+
+def test_an_interrupted_turn_cancels_its_calls(options: dict[str, Any]) -> None:
+    ends: list[str] = []
+
+    async def endless(context: stagedoor.ToolContext) -> None:
+        """Waits for ever."""
+        session = context.session
+        assert session is not None
+        ends.append("began")
+        stopping = asyncio.create_task(session.interrupt())
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append("cancelled")
+            await stopping
+
+    events = run(script(call("endless")), options, tier="autonomous", tools=[endless])
+    assert ends == ["began", "cancelled"]
+    assert isinstance(events[-1], stagedoor.Done)
+    assert events[-1].status == "interrupted"
+
+
+def test_pictures_and_structures(options: dict[str, Any]) -> None:
+    picture = stagedoor.Image(b"\x89PNG", "image/png")
+
+    @dataclass
+    class Bird:
+        name: str
+        size: int
+
+    assert content_of([picture, "a wren"]) == [
+        {"type": "image", "data": "iVBORw==", "mimeType": "image/png"}, {"type": "text", "text": "a wren"},
+    ]  # fmt: skip
+    assert content_of([Bird("wren", 10)]) == [{"type": "text", "text": '[{"name":"wren","size":10}]'}]
+    assert content_of(None) == [{"type": "text", "text": "null"}]
+
+
+def variadic(*words: str) -> None: ...
+def typed(where: object, when: threading.Event) -> None: ...
+def unknown(where: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+def numbers() -> Any:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("tools", "words"),
+    [
+        ([variadic], "variadic: a tool takes named arguments only"),
+        ([lambda: None], "cannot be the name of a tool: use tool(function, name=…)"),
+        ([typed], "typed: a parameter has a type that JSON does not know"),
+        ([unknown], "the type hints of unknown cannot be read"),
+        ([numbers], "numbers yields"),
+        ([print, print], "print"),
+        ([Desk().fail, Desk().fail], "there are two of the name 'fail'"),
+        ([3], "3 is not a function"),
+        (Desk().fail, "give a list of functions"),
+    ],
+)
+def test_what_cannot_be_a_tool(tools: Any, words: str) -> None:
+    with pytest.raises(BadRequest, match=re.escape(words)):
+        check_options({"tools": tools})
+
+
+def test_the_name_of_our_server_is_taken() -> None:
+    servers = {"host": stagedoor.McpServer(command="x")}
+    with pytest.raises(BadRequest, match="give that one another name"):
+        check_options({"tools": [Desk().fail], "mcp_servers": servers})
+
+
+def test_calls_are_in_the_audit(options: dict[str, Any], tmp_path: Path) -> None:
+    audit = tmp_path / "audit.jsonl"
+    desk = Desk()
+    prompt = script(call("book", title="Emma"), call("look_up", word="wren"))
+    run(prompt, options, tools=desk.tools, can_use_tool=allow, audit=str(audit))
+    entries = [(one.entry.tool, one.entry.target, one.entry.decision) for one in read_log(audit)]
+    assert ("mcp", "book", "allow") in entries
+    assert verify(audit).ok

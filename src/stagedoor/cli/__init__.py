@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "sessions": "list, show, export and resume the stored sessions of all agents",
     "trust": "trust a folder: let the project's own settings, hooks and tool servers take part",
     "acp": "be an agent in your editor: speak the Agent Client Protocol on stdin and stdout",
+    "mcp": "let a model use agents: serve the Model Context Protocol on stdin and stdout",
     "rpc": "speak JSON-RPC on stdin and stdout", "doctor": "diagnose problems and show fixes",
     "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",

@@ -21,10 +21,10 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument(
         "--scope",
-        choices=("watch", "answer", "run", "admin"),
+        choices=("watch", "answer", "run", "admin", "call"),
         default="run",
         help="watch: read only · answer: also answer permission questions · run: also start and steer sessions "
-        "(default) · admin: also pair and revoke devices",
+        "(default) · admin: also pair and revoke devices · call: for a model, at the MCP door (/mcp) and nowhere else",
     )
     parser.add_argument("--name", default="", help="a name for the device (default: the name it sends)")
     parser.add_argument(

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+from typing import Any
 from urllib.parse import urlsplit
 
 SECRET = "STAGEDOOR_BRIDGE_AUTHORIZATION"
@@ -22,18 +23,33 @@ def _say(message: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def _carry(line: bytes, session: str, url: str) -> str:
-    """One message there, what it is answered back; the name of the session, where the server gives one."""
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "127.0.0.1", place.port)
+class BridgedServer:
+    """Where the messages go, with what, and under which name once the server has given one."""
+
+    def __init__(self, url: str, headers: dict[str, str], tls: Any = None) -> None:
+        self.url = urlsplit(url)
+        self.headers = headers
+        self.tls = tls
+        self.session = ""
+
+    def connect(self) -> http.client.HTTPConnection:
+        name = self.url.hostname or "127.0.0.1"
+        if self.url.scheme == "https":
+            return http.client.HTTPSConnection(name, self.url.port, context=self.tls)
+        return http.client.HTTPConnection(name, self.url.port)
+
+
+def _post(line: bytes, server: BridgedServer) -> None:
+    """One message there, what it is answered back."""
+    connection = server.connect()
     headers = {
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
-        "Authorization": os.environ.get(SECRET, ""),
-        **({"Mcp-Session-Id": session} if session else {}),
+        **server.headers,
+        **({"Mcp-Session-Id": server.session} if server.session else {}),
     }
     try:
-        connection.request("POST", place.path, line, headers)
+        connection.request("POST", server.url.path, line, headers)
         response = connection.getresponse()
         if response.status not in (200, 202):
             raise OSError(f"{response.status} {response.read().decode(errors='replace')}")
@@ -43,14 +59,14 @@ def _carry(line: bytes, session: str, url: str) -> str:
                     _say(event.removeprefix(b"data: ").strip())
         elif body := response.read():
             _say(body)
-        return response.getheader("Mcp-Session-Id") or ""
+        server.session = response.getheader("Mcp-Session-Id") or server.session
     finally:
         connection.close()
 
 
-def _answer(line: bytes, session: str, url: str) -> str:
+def _answer(line: bytes, server: BridgedServer) -> None:
     try:
-        return _carry(line, session, url)
+        _post(line, server)
     except (OSError, http.client.HTTPException) as fault:
         try:
             message = json.loads(line)
@@ -59,20 +75,20 @@ def _answer(line: bytes, session: str, url: str) -> str:
         if isinstance(message, dict) and "id" in message and "method" in message:
             error = {"code": -32603, "message": f"the tools' server cannot be reached: {fault}"}
             _say(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode())
-        return ""
 
 
-def main() -> None:
-    url, session = sys.argv[1], ""
+def carry(url: str, headers: dict[str, str], tls: Any = None) -> None:
+    """Carry messages until our input ends."""
+    server = BridgedServer(url, headers, tls)
     for line in sys.stdin.buffer:
         if not line.strip():
             continue
         if b'"initialize"' in line:  # nothing else may overtake it
-            session = _answer(line, session, url) or session
+            _answer(line, server)
         else:
-            threading.Thread(target=_answer, args=(line, session, url), daemon=True).start()
+            threading.Thread(target=_answer, args=(line, server), daemon=True).start()
     os._exit(0)  # whoever asked has gone: nobody waits for what still runs
 
 
 if __name__ == "__main__":
-    main()
+    carry(sys.argv[1], {"Authorization": os.environ.get(SECRET, "")})

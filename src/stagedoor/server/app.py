@@ -27,6 +27,7 @@ from .access.tokens import private_folder, server_token
 from .acp import door as acp
 from .jsonrpc import doors as jsonrpc
 from .logs import RequestLog
+from .mcp import door as mcp
 from .problems import kind_of, problem, problem_response
 from .rest import door as rest
 from .streams import exporting, polling, sse, websocket
@@ -39,6 +40,7 @@ DOORS: tuple[Callable[[Service], Sequence[BaseRoute]], ...] = (
     polling.routes,
     jsonrpc.routes,
     acp.routes,
+    mcp.routes,
     page.routes,
 )
 

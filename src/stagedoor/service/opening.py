@@ -23,13 +23,15 @@ from stagedoor.register import Register
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.events import PermissionRequest, ToolUse
-from stagedoor.unified.options import Confine, Options, protected_files
+from stagedoor.unified.options import APPROVALS, Approval, Confine, Options, Tier, protected_files
 
 from .config.settings import AgentSettings, Settings
 from .views import PolicyRules, SessionSpec, SessionView
 from .workspaces.trust import Trust
 
 OURS = "STAGEDOOR_"
+SESSION_VARIABLE = "STAGEDOOR_SESSION"
+"""In the environment of everything that a session starts: its id. What it starts through us is then seen as its own."""
 
 
 class Opening:
@@ -68,7 +70,12 @@ class Opening:
             "driver": view.driver or None,
             "executable": configured.command or None,
             "extra_args": configured.args,
-            "env": {**environment(), **configured.env, **_contained(view.agent, spec.container)},
+            "env": {
+                **environment(),
+                **configured.env,
+                **_contained(view.agent, spec.container),
+                SESSION_VARIABLE: view.id,
+            },
             "inherit_env": False,
             "max_turns": spec.max_turns,
             "max_budget_usd": spec.max_budget_usd,
@@ -159,6 +166,44 @@ CONFINES: tuple[Confine, ...] = ("off", "workspace", "read-only")
 
 def narrower(first: Confine, second: Confine) -> Confine:
     return first if CONFINES.index(first) > CONFINES.index(second) else second
+
+
+_FREEDOM: tuple[Approval, ...] = ("ask", "autoEdit", "askDangerous", "autoAll")
+
+
+def narrowed(spec: SessionSpec, above: SessionView, settings: Settings) -> SessionSpec:
+    """What a model of the session ``above`` asks for, within what that session itself may do."""
+    theirs = above.spec or SessionSpec(prompt="")
+    budgets = [one for one in (spec.max_budget_usd, theirs.max_budget_usd) if one is not None]
+    return replace(
+        spec,
+        cwd=spec.cwd or above.cwd,
+        tier=spec.tier or above.tier,
+        approval=spec.approval or (above.approval if spec.tier in (None, above.tier) else None),
+        sandbox=above.sandbox or spec.sandbox,
+        confine=narrower(spec.confine or "off", above.confine),
+        trust=None if theirs.trust is None else theirs.trust,
+        container=theirs.container or spec.container,
+        allowed_tools=theirs.allowed_tools if spec.allowed_tools is None else spec.allowed_tools,
+        disallowed_tools=(*theirs.disallowed_tools, *spec.disallowed_tools),
+        auto_approve=(),
+        protected=(*theirs.protected, *spec.protected),
+        max_budget_usd=min(budgets, default=None),
+    )
+
+
+def check_narrower(tier: Tier, approval: Approval | None, cwd: Path, above: SessionView) -> None:
+    """Raises ``NotAllowed`` for a session that may do more than the one whose model starts it."""
+    if _freedom(tier, approval) > _freedom(above.tier, above.approval):
+        raise NotAllowed(
+            f"a session with tier {tier!r} may do more than the one that starts it ({above.tier!r}): leave tier out"
+        )
+    if not cwd.resolve().is_relative_to(Path(above.cwd).resolve()):
+        raise NotAllowed(f"{cwd} is outside {above.cwd}, where the session that starts this one works")
+
+
+def _freedom(tier: Tier, approval: Approval | None) -> int:
+    return 0 if tier == "dry-run" else 1 + _FREEDOM.index(approval or APPROVALS[tier])
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

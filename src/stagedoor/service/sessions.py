@@ -14,6 +14,7 @@ from stagedoor.errors import (
     AgentRefused,
     BadRequest,
     LocalProtocolError,
+    NotAllowed,
     NotSupported,
     SessionEnded,
     SessionNotFound,
@@ -30,7 +31,7 @@ from stagedoor.unified.settings import AgentSetting
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
-from .opening import Opening, agent_named, narrower
+from .opening import Opening, agent_named, check_narrower, narrowed, narrower
 from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
 from .store import Query, cursor_of, place_of
@@ -152,6 +153,37 @@ class Sessions:
         ``session_id``: one that was reserved for it, by a door whose clients name a session before its first prompt.
         """
         return await self._begin(spec, who=who, session_id=session_id)
+
+    @to_the_end
+    async def create_for_model(self, spec: SessionSpec, *, caller: str, parent: str = "", who: str = "") -> SessionView:
+        """Start a session that a model asked for: that of the session ``parent``, or one that a device runs.
+
+        It may do no more than ``parent`` may; how many there are, and how deep, is limited. Raises ``NotAllowed`` and
+        ``TooMany``.
+        """
+        limits = self._settings.limits
+        siblings = [
+            view
+            for view in self.open_sessions()
+            if not view.ended and (view.parent == parent if parent else view.caller == caller)
+        ]
+        if len(siblings) >= limits.children:
+            raise TooMany(f"{len(siblings)} sessions started from here are open, which is the limit: cancel one first")
+        if not parent:
+            return await self._begin(spec, who=who, caller=caller)
+        above = await self.find(parent)
+        if above is None or above.ended:
+            raise NotAllowed(f"session {parent!r}, from which this one would be started, is not open on this server")
+        depth, ancestor = 1, above
+        while ancestor.parent and depth <= limits.depth:
+            depth += 1
+            found = await self.find(ancestor.parent)
+            if found is None:
+                break
+            ancestor = found
+        if depth >= limits.depth:
+            raise TooMany(f"sessions are nested {depth} deep already, which is the limit: do it in this session")
+        return await self._begin(narrowed(spec, above, self._settings), who=who, caller=caller, started_by=above)
 
     def reserve_id(self) -> str:
         """An id for a session that will be created."""
@@ -406,6 +438,8 @@ class Sessions:
         session_id: str = "",
         parent: SessionView | None = None,
         fork: bool = False,
+        caller: str = "",
+        started_by: SessionView | None = None,
     ) -> SessionView:
         running = self._running
         await running.accepting()
@@ -413,6 +447,13 @@ class Sessions:
         session_id, message_id = session_id or self._new_id(), self._new_id()
         view = await self._view(spec, session_id, parent=parent, fork=fork)
         agent, cwd = view.agent, Path(view.cwd)
+        view = replace(
+            view,
+            parent=_inherited("parent", "" if started_by is None else started_by.id, parent),
+            caller=_inherited("caller", caller, parent),
+        )
+        if started_by is not None:
+            check_narrower(view.tier, view.approval, cwd, started_by)
         resume = None if parent is None else parent.native_id
         self._opening.session(view, resume=resume, fork=fork)  # raises what is wrong with the request
         prompt, images = await self._attached(view, message_id, spec.prompt, spec.attachments)
@@ -510,6 +551,11 @@ class Sessions:
             raise BadRequest(
                 f"the prompt has {len(prompt)} characters; this server allows {self._settings.limits.prompt}"
             )
+
+
+def _inherited(field: str, value: str, continued: SessionView | None) -> str:
+    """A session that goes on in another one was started by whom the first was."""
+    return value or ("" if continued is None else str(getattr(continued, field)))
 
 
 def _rights(spec: SessionSpec, configured: AgentSettings, settings: Settings) -> tuple[Tier, Approval | None]:

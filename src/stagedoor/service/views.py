@@ -17,7 +17,7 @@ Fate: TypeAlias = Literal["", "open", "kept", "removed"]
 """What became of a session's own worktree: it stands, its work is a commit on the branch, or all of it is gone."""
 By: TypeAlias = Literal["day", "agent", "project", "session", "model"]
 """What sums of usage are made by."""
-Scope: TypeAlias = Literal["watch", "answer", "run", "admin"]
+Scope: TypeAlias = Literal["watch", "answer", "run", "admin", "call"]
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -108,6 +108,10 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     native_id: str = ""
     agent_version: str = ""
     parent_id: str | None = None
+    parent: str = ""
+    """The session whose model started this one; ``parent_id`` is the one that this one continues."""
+    caller: str = ""
+    """The device whose model started it, through the MCP door."""
     forked: bool = False
     imported: bool = False
     keep_open: bool = False

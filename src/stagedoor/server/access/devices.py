@@ -21,7 +21,7 @@ from stagedoor.transports.tasks import TaskOwner
 from .tokens import new_token, token_hash
 
 RIGHTS: tuple[Scope, ...] = ("watch", "answer", "run", "admin")
-"""Each implies those before it."""
+"""Each implies those before it. ``call`` is beside them: it opens the MCP door and nothing else, for a model."""
 LOCAL = "local"
 """The id of whoever holds the server's own token."""
 MAX_DEVICES = 200
@@ -40,7 +40,7 @@ class Caller(msgspec.Struct, frozen=True):
     """What its streams speak where a request does not say; empty: what the server speaks."""
 
     def may(self, right: Scope) -> bool:
-        return any(RIGHTS.index(scope) >= RIGHTS.index(right) for scope in self.scopes)
+        return any(scope in RIGHTS and RIGHTS.index(scope) >= RIGHTS.index(right) for scope in self.scopes)
 
 
 def demand(caller: Caller, right: Scope) -> None:

@@ -186,6 +186,8 @@ KEYS: tuple[Key, ...] = (
     _limit("body", "bytes of one request"),
     _limit("connections", "connections at once"),
     _limit("subscriptions", "sessions one JSON-RPC client follows"),
+    _limit("depth", "how deep sessions that start sessions may be nested"),
+    _limit("children", "open sessions that one session, or one caller of the MCP door, may have started"),
     Key(
         path="policy.file",
         kind="path",

@@ -48,6 +48,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 1000
     subscriptions: int = 100
     """Sessions one JSON-RPC client follows."""
+    depth: int = 3
+    """How deep sessions that start sessions may be nested."""
+    children: int = 8
+    """Open sessions that one session, or one caller at the MCP door, has started."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
