@@ -49,7 +49,7 @@ def test_an_unknown_command_is_answered_with_the_nearest(stagedoor: Any) -> None
 
 
 def test_every_option_of_a_session_is_a_flag() -> None:
-    functions = {"can_use_tool"}  # a command line cannot carry a function
+    functions = {"can_use_tool", "tools"}  # a command line cannot carry a function
     other_names = {
         "images": "image", "extra_args": "extra-arg", "mcp_servers": "mcp-server", "inherit_env": "no-inherit-env",
         "watch_files": "no-watch-files", "protected": "protect",

@@ -90,5 +90,7 @@ def test_functions_in_other_tiers(
     desk = Desk()
     model = scripted_model([mcp("host", "look_up", word="wren"), mcp("host", "book", title="Emma"), say("Done.")])
     events = asyncio.run(desk.play(rig, model, tmp_path, tier))
-    assert desk.calls == ["look_up wren", *(["book Emma"] if tier == "autonomous" else [])], events
+    calls = {"dry-run": ["look_up wren"], "autonomous": ["look_up wren", "book Emma"]}[tier]
+    # These have no tool of a server in their plan mode.
+    assert desk.calls == ([] if tier == "dry-run" and rig.agent in ("gemini", "qwen") else calls), events
     assert desk.questions == []

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  claude mcp add stagedoor -- stagedoor mcp         # Claude Code may use every agent
-  codex mcp add stagedoor -- stagedoor mcp          # and Codex too
+  stagedoor mcp                                     # as the command of a tool server, in your agent's configuration
   stagedoor mcp --tier autonomous                   # its sessions may run without questions
   stagedoor mcp --server http://127.0.0.1:16180     # through a running server: a person answers on the page
 

@@ -79,11 +79,10 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
 
 
 def _functions(options: Options, stance: Stance, *, asks: bool) -> list[PolicyRule]:
-    """The caller's own functions decide about each call themselves. In a dry run there are only those that only read.
-
-    Where somebody can be asked over this driver, that is better than inside a call.
+    """The caller's own functions decide about each call themselves. Where somebody can be asked over this driver, that
+    is better than inside a call. In plan mode the program has no tool of a server, whatever a rule says.
     """
-    if not options.tools or (asks and stance in ("ask", "edit")):
+    if not options.tools or asks or stance == "read":
         return []
     return _served(ServerTool(HOST), Decision.ALLOW)
 

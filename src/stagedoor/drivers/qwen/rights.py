@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...mcp.functions import HOST
 from ...unified.options import Options
 from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
 from ..acp.questions import Stance, stance_of
@@ -55,7 +54,7 @@ def permission_rules(options: Options) -> dict[str, list[str]]:
     """Of these the CLI follows the strictest, whatever the user's or a project's own settings allow."""
     lists, stance = lists_of(options), stance_of(options)
     denied = [*excluded_tools(options), *(_name(one) for one in lists.denied.servers)]
-    if lists.denied.all_servers or (stance == "read" and not options.tools):
+    if lists.denied.all_servers or stance == "read":
         denied.append(EVERY_SERVER)
     if stance == "read":
         denied.append(EVERY_COMMAND)
@@ -71,10 +70,7 @@ def _name(entry: ServerTool) -> str:
 
 def settings_of(options: Options) -> dict[str, Any]:
     """What the CLI is told in the place of a system's settings, which nothing overrides."""
-    # In a dry run there is no server but that of the caller's functions which only read.
-    servers = {"mcp": {"allowed": [HOST]}} if options.tools and stance_of(options) == "read" else {}
     return {
-        **servers,
         "general": {"enableAutoUpdate": False},
         # Both ask the model for more after each turn: one writes files of its own, the other holds the answer back.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
