@@ -41,7 +41,8 @@ def test_a_wrapper(package: str, tmp_path: Path) -> None:
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     home.mkdir()
     workspace.mkdir()
-    steps = [shell("echo out; echo x > b.txt; exit 3"), write_file(str(workspace / "a.txt"), "x"), say("Done.")]
+    words = "echo out; echo x > b.txt; exit 3"
+    steps = [shell(words), write_file(str(workspace / "a.txt"), "x"), say("Done.")]
 
     async def main(env: dict[str, str]) -> tuple[list[stagedoor.Event], list[stagedoor.Event], set[str]]:
         options: dict[str, Any] = {"cwd": workspace, "tier": "autonomous", "env": env, "inherit_env": False}
@@ -56,7 +57,7 @@ def test_a_wrapper(package: str, tmp_path: Path) -> None:
         env["PATH"] = path_with_node()
         first, second, kinds = asyncio.run(main(env))
     command, written = (event for event in first if isinstance(event, stagedoor.ToolUse))
-    assert (command.name, command.target, command.input["command"]) == ("shell", *[steps[0].input["command"]] * 2)
+    assert (command.name, command.target, command.input["command"]) == ("shell", words, words)
     assert (written.operation, Path(written.target).name) == ("write", "a.txt")
     result = next(event for event in first if isinstance(event, stagedoor.ToolResult))
     assert (result.status, result.exit_code, result.output.strip()) == ("error", 3, "out")

@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import threading
+from typing import Any
 
 RESOURCES = "resources/"
 METHOD_NOT_FOUND = -32601
@@ -21,30 +22,32 @@ def _say(line: bytes) -> None:
         sys.stdout.buffer.flush()
 
 
-def refusals(message: object) -> list[object]:
+def refusals(message: Any) -> list[dict[str, Any]]:
     """The answers to what must not be asked; empty: it may be passed on. Requests may come several at once."""
-    requests = message if isinstance(message, list) else [message]
-    forbidden = [one for one in requests if isinstance(one, dict) and str(one.get("method", "")).startswith(RESOURCES)]
-    if not forbidden:
+    requests = _tables(message)
+    if not any(str(one.get("method", "")).startswith(RESOURCES) for one in requests):
         return []
     error = {"code": METHOD_NOT_FOUND, "message": "the rules of this session allow no resources"}
-    return [
-        {"jsonrpc": "2.0", "id": one["id"], "error": error} for one in requests if isinstance(one, dict) and "id" in one
-    ]
+    return [{"jsonrpc": "2.0", "id": one["id"], "error": error} for one in requests if "id" in one]
 
 
-def without_resources(message: object) -> bool:
+def without_resources(message: Any) -> bool:
     """Take the word that there are resources out of ``message``. Whether it was there."""
     named = False
-    for one in message if isinstance(message, list) else [message]:
-        result = one.get("result") if isinstance(one, dict) else None
-        capabilities = result.get("capabilities") if isinstance(result, dict) else None
-        if isinstance(capabilities, dict) and capabilities.pop("resources", None) is not None:
-            named = True
+    for one in _tables(message):
+        for result in _tables(one.get("result")):
+            for capabilities in _tables(result.get("capabilities")):
+                named = named or "resources" in capabilities
+                capabilities.pop("resources", None)
     return named
 
 
-def _read(line: bytes) -> object:
+def _tables(value: Any) -> list[dict[str, Any]]:
+    values: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    return [one for one in values if isinstance(one, dict)]
+
+
+def _read(line: bytes) -> Any:
     try:
         return json.loads(line)
     except ValueError:
