@@ -53,7 +53,7 @@ from .unified.events import (
 from .unified.faults import error_of
 from .unified.grammar import Grammar
 from .unified.options import APPROVALS, CONFINED, SANDBOXES, Options
-from .unified.settings import AgentSetting
+from .unified.settings import AgentReport, AgentSetting
 from .unified.tool_lists import ToolLists
 from .workspace import WorkspaceChanges, inside
 
@@ -256,6 +256,11 @@ class SessionEngine:
         if self._native is None or self._driver.settings is None:
             return ()
         return self._driver.settings.read(self._native, self._options)
+
+    @property
+    def report(self) -> AgentReport:
+        report = getattr(self._dictionary, "report", None)
+        return report if isinstance(report, AgentReport) else AgentReport()
 
     async def change_setting(self, name: str, value: str) -> AgentSetting:
         if self._driver.settings is None:

@@ -17,7 +17,7 @@ from .unified.events import (
     TurnCompleted,
 )
 from .unified.options import Options
-from .unified.settings import AgentSetting
+from .unified.settings import AgentReport, AgentSetting
 from .unified.tool_lists import ToolLists
 
 
@@ -110,6 +110,11 @@ class Session:
         """What can be chosen in this session, as it stands now: the agent's modes, models, effort and more. Empty
         before the first prompt, and where the agent has nothing to choose."""
         return self._engine.settings
+
+    @property
+    def report(self) -> AgentReport:
+        """Its commands, how full its context is, and what of a quota is used up, where the agent says so."""
+        return self._engine.report
 
     async def change_setting(self, name: str, value: str) -> AgentSetting:
         """Choose a value of a setting, by its id or kind (``mode``, ``model``, ``effort``); it holds from the agent's

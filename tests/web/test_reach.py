@@ -76,7 +76,7 @@ def test_changes_open_at_their_head_and_close_from_anywhere(visit: Any, stage: A
     expect(page.locator("virtual-list")).to_have_js_property("atEnd", True)
     for close in ("button", "beside", "key"):
         page.get_by_role("button", name="More").click()
-        page.get_by_role("button", name="Changes since the start").click()
+        page.get_by_role("button", name="View diff").click()
         dialog = page.get_by_role("dialog")
         expect(dialog.locator("header")).to_contain_text("3 files+501−2")
         assert dialog.evaluate("box => box.scrollTop") == 0
@@ -102,7 +102,7 @@ def test_a_turn_that_failed_reads_failed_and_is_found_as_such(visit: Any, stage:
     stage.until(lambda: stage.http.get(f"/api/sessions/{failed}").json().get("status") == "error")
     page = visit("#/", "phone")
     expect(page.locator(f'li[data-id="{failed}"]')).to_contain_text("Failed")
-    expect(page.locator(f'li[data-id="{fine}"]')).to_contain_text("Ready")
+    expect(page.locator(f'li[data-id="{fine}"]')).to_contain_text("Idle")
     page.get_by_label("State").select_option("failed")
     expect(page.locator(f'li[data-id="{failed}"]')).to_be_visible()
     expect(page.locator(f'li[data-id="{fine}"]')).to_have_count(0)

@@ -73,7 +73,7 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     page.get_by_label("Prompt").fill("Totals lose cents; repair that.")
     page.get_by_label("Project folder").fill(str(folder))
     page.get_by_text("Claude Code").click()
-    page.get_by_text("Ask before everything").click()
+    page.get_by_text("Ask", exact=True).click()
     page.get_by_role("button", name="Start").click()
 
     expect(page.locator(OPEN)).to_contain_text("touch asked-for")
@@ -123,7 +123,7 @@ def test_a_message_is_said_into_the_running_turn_where_the_agent_can_take_it(
     page.get_by_label("Prompt").fill(WAIT)
     page.get_by_label("Project folder").fill(str(folder))
     page.get_by_text("Codex CLI").click()
-    page.get_by_text("Never ask").click()
+    page.get_by_text("Full auto").click()
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".tool")).to_contain_text("until")
     page.get_by_label("Message to the agent").fill("Mind the tests")
@@ -146,7 +146,7 @@ def test_one_prompt_on_two_agents_and_one_is_kept(visit: Any, stage: Any) -> Non
     page.get_by_text("Compare several agents").click()
     for title in ("Claude Code", "Understudy"):
         page.get_by_label(title).check()
-    page.get_by_text("Never ask").click()
+    page.get_by_text("Full auto").click()
     page.get_by_role("button", name="Start").click()
 
     expect(page).to_have_url(re.compile("#/compare/"))

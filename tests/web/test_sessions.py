@@ -20,17 +20,82 @@ def test_interrupt_and_messages_that_wait_their_turn(visit: Any, stage: Any, siz
     expect(page.locator(".tool.running")).to_be_visible()
     field = page.get_by_label("Message to the agent")
     field.fill(stage.script([{"say": "The second turn."}]))
-    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Send", exact=True).click()
     expect(field).to_have_value("")
     expect(page.locator(".queued")).to_contain_text("waiting for its turn")
     expect(page.locator(".status")).to_contain_text("1 queued")
+    for word in ("third", "fourth"):
+        field.fill(stage.script([{"say": f"The {word} turn."}]))
+        page.get_by_role("button", name="Send", exact=True).click()
+        expect(page.locator(".queued", has_text=word)).to_be_visible()
+    last = page.locator(".queued", has_text="fourth")
+    last.get_by_role("button", name="Send this message earlier").click()
+    expect(page.locator(".queued").nth(1)).to_contain_text("fourth")
+    page.locator(".queued", has_text="third").get_by_role("button", name="Remove this message").click()
+    expect(page.locator(".queued")).to_have_count(2)
+    last.get_by_role("button", name="Edit this message").click()
+    page.get_by_role("textbox", name="Queued message").fill(stage.script([{"say": "The edited turn."}]))
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".queued").nth(1)).to_contain_text("edited")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".rule.interrupted")).to_be_visible()
-    expect(page.locator(".reply", has_text="The second turn.")).to_be_visible()
+    stage.idle(session)
+    expect(page.locator(".queued")).to_have_count(2)  # Stop starts nothing
+    page.get_by_role("button", name="Send now").click()
+    expect(page.locator(".reply")).to_have_text(["The second turn.", "The edited turn."])
     expect(page.locator(".queued")).to_have_count(0)
     stage.idle(session)
     turns = [event["status"] for event in stage.events(session) if event["type"] == "turn_completed"]
-    assert turns == ["interrupted", "success"]
+    assert turns == ["interrupted", "success", "success"]
+
+
+@BOTH
+def test_the_composer_completes_attaches_and_chooses(visit: Any, stage: Any, size: str) -> None:
+    folder = stage.folder(f"composed-{size}")
+    steps = [{"text": "Read", "status": "completed"}, {"text": "Round", "status": "in_progress"}]
+    session = stage.start([{"plan": steps}, {"shell": "sleep 600"}], cwd=str(folder), autoApprove=["shell"])
+    page = visit(f"#/s/{session}", size)
+    expect(page.locator(".pinned summary")).to_have_text("1/2Round")  # in sight while it is carried out
+    page.locator(".pinned summary").click()
+    expect(page.locator(".pinned li")).to_have_text(["☑Read", "◐Round"])
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator(".pinned")).to_be_hidden()
+    field = page.get_by_label("Message to the agent")
+    expect(field).to_have_attribute("placeholder", "Message Understudy…")
+    field.press_sequentially("Read @sho")
+    expect(page.get_by_role("option", name="shop.py")).to_be_visible()
+    field.press("Enter")
+    expect(field).to_have_value("Read @shop.py ")
+    field.fill("")
+    field.press_sequentially("/de")
+    page.get_by_role("option", name="demo").click()
+    expect(field).to_have_value("/demo ")
+    permissions = page.get_by_label("Permissions")
+    expect(permissions).to_have_value("supervised")
+    permissions.select_option("Full auto")
+    expect(page.locator(".toast")).to_contain_text("Full auto")
+    page.get_by_label("Model").select_option("understudy-mini")
+    expect(page.locator(".toast", has_text="Model")).to_be_visible()
+    page.get_by_label("Files to attach").set_input_files(
+        [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"Mind the cents."}]
+    )
+    expect(page.locator(".attachment")).to_contain_text("notes.txt")
+    page.get_by_role("button", name="Remove notes.txt").click()
+    expect(page.locator(".attachment")).to_have_count(0)
+    field.evaluate(
+        """field => {
+          const clipboardData = new DataTransfer();
+          clipboardData.items.add(new File(["Pasted."], "pasted.txt", { type: "text/plain" }));
+          field.dispatchEvent(new ClipboardEvent("paste", { clipboardData }));
+        }"""
+    )
+    expect(page.locator(".attachment")).to_contain_text("pasted.txt")
+    field.fill("Read that.")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".prompt .bubble").last).to_contain_text("Pasted.")
+    expect(page.locator(".attachment")).to_have_count(0)
+    view = stage.until(lambda: (view := stage.session(session))["turn"] == 2 and view, "the second turn")
+    assert (view["tier"], view["model"]) == ("autonomous", "understudy-mini")
 
 
 @BOTH
@@ -136,7 +201,7 @@ def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
     page.get_by_role("link", name="New").last.click()
     page.get_by_label("Prompt").fill("Show me what you can do.")
     page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Ask before everything").click()
+    page.get_by_text("Ask", exact=True).click()
     page.get_by_role("button", name="Start").click()
     expect(page.locator(OPEN)).to_contain_text("wants to change a file")
     expect(page.locator(".plan")).to_be_visible()

@@ -56,7 +56,7 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
         )
     )
     page.get_by_label("Project folder").fill(str(folder))
-    page.get_by_text("Ask before everything").click()
+    page.get_by_text("Ask", exact=True).click()
     page.get_by_role("button", name="Start").click()
     card = page.locator(OPEN)
     expect(card).to_contain_text("wants to change a file")
@@ -75,7 +75,7 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
     expect(page.locator("pre.output")).to_have_text("0.3\n")
     assert "round(sum(items), 2)" in (folder / "shop.py").read_text()
     page.get_by_role("button", name="More").click()
-    page.get_by_role("button", name="Changes since the start").click()
+    page.get_by_role("button", name="View diff").click()
     expect(page.get_by_role("dialog")).to_contain_text("round(sum(items), 2)")
     page.get_by_role("button", name="Close").click()
 

@@ -40,7 +40,7 @@ from stagedoor.unified.events import (
     UsageReport,
     stamp,
 )
-from stagedoor.unified.settings import AgentSetting, allowed_change
+from stagedoor.unified.settings import AgentReport, AgentSetting, allowed_change
 
 from .projection import MID_TURN, asleep, woken
 from .question_rows import answered
@@ -82,6 +82,7 @@ class SessionRunner:
         self._reopening = ""
         self._rested = asyncio.Event()
         self._settings: tuple[AgentSetting, ...] = ()
+        self._report = AgentReport()
 
     # -- what others want of it
 
@@ -133,6 +134,14 @@ class SessionRunner:
         finally:
             self._arriving -= 1
             self._news.set()
+
+    @property
+    def report(self) -> AgentReport:
+        """What its agent says of itself; while its CLI is put away, as it stood last."""
+        if self._life is not None:
+            latest, before = self._life.session.report, self._report
+            self._report = latest if latest != AgentReport() else before
+        return self._report
 
     @property
     def settings(self) -> tuple[AgentSetting, ...]:

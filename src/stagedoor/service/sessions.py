@@ -26,7 +26,7 @@ from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Notice
 from stagedoor.unified.options import Approval, McpServer, Tier, without_modes
-from stagedoor.unified.settings import AgentSetting
+from stagedoor.unified.settings import AgentReport, AgentSetting
 
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
@@ -256,6 +256,12 @@ class Sessions:
         except SessionEnded:
             self._running.seats.leave(session_id)
             raise
+
+    async def report(self, session_id: str) -> AgentReport:
+        """What the agent of a session says of itself: its commands, its context, its quota."""
+        await self.get(session_id)
+        runner = self._running.get(session_id)
+        return AgentReport() if runner is None else runner.report
 
     async def settings(self, session_id: str) -> tuple[AgentSetting, ...]:
         """What can be chosen in a session, by the agent's own names; nothing before it has started or when it ended."""

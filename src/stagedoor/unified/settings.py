@@ -35,6 +35,32 @@ class AgentSetting(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why it cannot be changed in this session; empty: it can."""
 
 
+class AgentCommand(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A command of the agent's own, which a prompt may begin with: ``/compact``."""
+
+    name: str
+    description: str = ""
+
+
+class QuotaWindow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How much of what an account may use in some time is used up."""
+
+    name: str
+    used_percent: float
+    resets_at: int | None = None
+    """Milliseconds since 1970."""
+
+
+class AgentReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an agent says of itself beside its events. Empty and null: it does not say."""
+
+    commands: tuple[AgentCommand, ...] = ()
+    context_used: int | None = None
+    """Tokens that the last call of the model had before it."""
+    context_size: int | None = None
+    quotas: tuple[QuotaWindow, ...] = ()
+
+
 def setting_named(settings: Sequence[AgentSetting], name: str) -> AgentSetting:
     """By its id, else the first of that kind. Raises ``BadRequest``."""
     by_id = next((one for one in settings if one.id == name), None)

@@ -5,10 +5,12 @@ import { announce, button, h, icon, replace, toast } from "./core/dom.js";
 import { store } from "./core/store.js";
 import { firstLine } from "./core/text.js";
 import "./parts/compare-view.js";
+import "./parts/history-view.js";
 import "./parts/inbox-view.js";
 import "./parts/new-session.js";
 import "./parts/overview-view.js";
 import "./parts/pair-view.js";
+import { showKeys, showPalette } from "./parts/palette.js";
 import "./parts/session-list.js";
 import "./parts/session-view.js";
 
@@ -30,6 +32,7 @@ const VIEWS = [
   [/^#\/inbox$/, () => show("inbox-view")],
   [/^#\/compare\/(.+)$/, (group) => show("compare-view", { group: decodeURIComponent(group) })],
   [/^#\/overview$/, () => show("overview-view")],
+  [/^#\/history$/, () => show("history-view")],
 ];
 
 /**
@@ -131,6 +134,11 @@ function keyPressed(event) {
     main.focus({ preventScroll: true });
     return;
   }
+  if ((event.ctrlKey || event.metaKey) && event.key === "k" && !document.querySelector("dialog[open]")) {
+    event.preventDefault();
+    if (store.loaded) showPalette();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || target.closest(`${FIELDS},dialog`)) return;
   if (pressKey(event.key, event.repeat)) event.preventDefault();
 }
@@ -146,6 +154,7 @@ function pressKey(key, repeated) {
   else if (key === "m") /** @type {HTMLElement | null} */ (document.querySelector(".composer textarea"))?.focus();
   else if (key === "c") location.hash = "#/new";
   else if (key === "i") location.hash = "#/inbox";
+  else if (key === "?") showKeys();
   else {
     const card = document.querySelector("#main .question:not(.closed)");
     if (!card || repeated || !["y", "n", "a"].includes(key)) return false;

@@ -39,6 +39,7 @@ from ...unified.events import (
 )
 from ...unified.faults import kind_of, no_answer
 from ...unified.pieces import Pieces
+from ...unified.settings import AgentCommand, AgentReport
 from ...unified.tools import described, operation_of, target_of
 from ...wire import shapes
 from ...wire.jsonrpc import Id
@@ -138,6 +139,7 @@ class AcpDictionary:
         self._running = False
         self._answered = False  # whether there was any text since the last call
         self._terminals: dict[str, TerminalServed] = {}
+        self.report = AgentReport()
         self.serves = False
         """What we serve in this session is told; a recording does not say what became of it."""
         self._served: dict[Id, str] = {}
@@ -233,11 +235,19 @@ class AcpDictionary:
             case updates.CompactionUpdate():
                 return _compaction(update)
             case updates.UsageUpdate():
+                if update.size:
+                    self.report = msgspec.structs.replace(
+                        self.report, context_used=update.used, context_size=update.size
+                    )
                 self._cost = self._cost if update.cost is None else update.cost.amount
+                return []
+            case updates.AvailableCommandsUpdate():
+                listed = update.available_commands
+                commands = tuple(AgentCommand(name=one.name, description=one.description) for one in listed)
+                self.report = msgspec.structs.replace(self.report, commands=commands)
                 return []
             case (
                 updates.UserMessageChunk()
-                | updates.AvailableCommandsUpdate()
                 | updates.ConfigOptionUpdate()
                 | updates.SessionInfoUpdate()
                 | updates.OtherUpdate()

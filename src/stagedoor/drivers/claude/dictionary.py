@@ -32,6 +32,7 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import kind_of
+from ...unified.settings import AgentCommand, AgentReport
 from ...unified.tools import operation_of
 from ...wire import shapes
 from .tool_results import EDITORS, TodoPlan, change_in, outcome_of
@@ -62,6 +63,7 @@ class ClaudeDictionary:
         """What tool servers ask is asked about; else it was declined."""
         self.prompted = prompted
         self.resumed = resumed
+        self.report = AgentReport()
         self._main = Deltas()
         self._threads: dict[str, Deltas] = {}
         self._spending = ClaudeSpending()
@@ -172,6 +174,8 @@ class ClaudeDictionary:
 
     def _init(self, native: cli.SystemInit) -> list[Event]:
         self._introduced = True
+        commands = tuple(AgentCommand(name=name) for name in native.slash_commands)
+        self.report = msgspec.structs.replace(self.report, commands=commands)
         self._wants_structure = "StructuredOutput" in native.tools
         out: list[Event] = [
             Init(
@@ -358,8 +362,16 @@ class ClaudeDictionary:
 
     # ---------------------------------------------------------------------------------------------------------- turns
 
+    def _note_context(self, native: cli.ClaudeResult) -> None:
+        call = self._main.call
+        used = call.input_tokens + (call.cache_creation_input_tokens or 0) + (call.cache_read_input_tokens or 0)
+        size = max((model.context_window for model in native.model_usage.values()), default=0)
+        if used and size:
+            self.report = msgspec.structs.replace(self.report, context_used=used, context_size=size)
+
     def _result(self, native: cli.ClaudeResult) -> list[Event]:
         self._in_turn = True
+        self._note_context(native)
         self._ending = ending_of(native, self._fault, wants_structure=self._wants_structure)
         self._fault = None
         self._text_length = 0

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, assert_never, cast
 
 from msgspec.structs import replace
@@ -39,6 +39,7 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import no_answer
+from ...unified.settings import AgentReport, QuotaWindow
 from ...wire import shapes
 from .endings import REPEATED, error_of, exit_error, retry_of, structured, unrecognized, usage_of
 from .tools import (
@@ -322,6 +323,7 @@ class AppServerDictionary:
 
     def __init__(self, *, prompted: bool = False, wants_structure: bool = False) -> None:
         self.prompted = prompted
+        self.report = AgentReport()
         self.wants_structure = wants_structure
         self._main = ""
         self._version = ""
@@ -382,6 +384,8 @@ class AppServerDictionary:
                 return self._turn_completed(native)
             case notifications.ThreadStartedNotification():
                 return self._thread_started(native.thread)
+            case notifications.AccountRateLimitsUpdatedNotification():
+                return self._limits(native)
             case notifications.ThreadTokenUsageUpdatedNotification():
                 return self._token_usage(native)
             case notifications.ServerRequestResolvedNotification():
@@ -413,7 +417,6 @@ class AppServerDictionary:
                 | notifications.TerminalInteractionNotification()
                 | notifications.AutoApprovalReviewNotification()
                 | notifications.HookNotification()
-                | notifications.AccountRateLimitsUpdatedNotification()
                 | notifications.AccountUpdatedNotification()
                 | notifications.RemoteControlStatusChangedNotification()
                 | notifications.OtherNotification()
@@ -596,7 +599,16 @@ class AppServerDictionary:
             self._error = error
         return [*stream.unfinished(), error]
 
+    def _limits(self, native: notifications.AccountRateLimitsUpdatedNotification) -> list[Event]:
+        windows = [native.rate_limits.get(name) for name in ("primary", "secondary")]
+        quotas = [quota_of(window) for window in windows if isinstance(window, dict)]
+        self.report = replace(self.report, quotas=tuple(quota for quota in quotas if quota is not None))
+        return []
+
     def _token_usage(self, native: notifications.ThreadTokenUsageUpdatedNotification) -> list[Event]:
+        if native.thread_id == self._main and native.token_usage.model_context_window:
+            used, size = native.token_usage.last.total_tokens, native.token_usage.model_context_window
+            self.report = replace(self.report, context_used=used, context_size=size)
         if native.thread_id != self._main or native.turn_usage is None:
             return []
         before, usage = self._reported, self._count(usage_of(native.turn_usage))
@@ -662,3 +674,13 @@ def _plan(native: notifications.TurnPlanUpdatedNotification) -> Plan:
 
 def _advice(code: str, summary: str, details: str | None) -> Notice:
     return Notice(level="info", code=code, message=f"{summary} {details}" if details else summary)
+
+
+def quota_of(window: Mapping[str, Any]) -> QuotaWindow | None:
+    """A window of the account's limits, if it says how much is used."""
+    used, minutes, resets = (window.get(name) for name in ("usedPercent", "windowDurationMins", "resetsAt"))
+    if not isinstance(used, int | float):
+        return None
+    hours = minutes // 60 if isinstance(minutes, int) else 0
+    name = f"{hours // 24} days" if hours >= 48 else f"{hours} hours" if hours else "limit"
+    return QuotaWindow(name=name, used_percent=used, resets_at=resets * 1000 if isinstance(resets, int) else None)

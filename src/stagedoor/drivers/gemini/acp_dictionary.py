@@ -44,6 +44,7 @@ from ...unified.events import (
     TurnCompleted,
     Usage,
 )
+from ...unified.settings import AgentReport
 from ..acp.dictionary import AcpDictionary, Manner
 from .corrections import MESSAGE, Repeats, call_ended, error_of, is_denied, repeated_text
 from .tools import MCP, TOOLS, target_of
@@ -74,6 +75,11 @@ class GeminiAcpDictionary:
         self._paused = False
         self._repeated = False
         self._acted = False
+
+    @property
+    def report(self) -> AgentReport:
+        """Its commands are left out: a prompt is sent so that none of them is run."""
+        return replace(self._protocol.report, commands=())
 
     def translate(self, native: NativeEvent) -> list[Event]:
         match native:

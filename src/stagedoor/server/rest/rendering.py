@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import lru_cache
 from html import escape
 from importlib import import_module
@@ -64,9 +65,47 @@ def _markdown() -> MarkdownIt:
     markdown.enable(["table", "strikethrough"])
     markdown.add_render_rule("link_open", _link)
     markdown.add_render_rule("image", _picture)
+    markdown.core.ruler.push("tasks_and_links", _tasks_and_links)
     for cell in ("th", "td"):
         markdown.add_render_rule(f"{cell}_open", _cell)
     return markdown
+
+
+_ADDRESS = re.compile(r"https?://[^\s<>()\[\]\"'`]*[^\s<>()\[\]\"'`.,;:!?]")
+_TASK = re.compile(r"\[([ xX])\]\s")
+
+
+def _tasks_and_links(state: Any) -> None:
+    """``[ ]`` at the beginning of a list's item becomes a box, an address in plain text a link."""
+    for at, token in enumerate(state.tokens):
+        if token.type != "inline" or not token.children:
+            continue
+        first = token.children[0]
+        in_item = at > 1 and state.tokens[at - 2].type == "list_item_open"
+        if in_item and first.type == "text" and (task := _TASK.match(first.content)):
+            first.content = ("☐ " if task[1] == " " else "☑ ") + first.content[task.end() :]
+        token.children = _with_links(token.children)
+
+
+def _with_links(children: list[Any]) -> list[Any]:
+    from markdown_it.token import Token
+
+    out: list[Any] = []
+    depth = 0
+    for child in children:
+        depth += (child.type == "link_open") - (child.type == "link_close")
+        if child.type != "text" or depth:
+            out.append(child)
+            continue
+        end = 0
+        for address in _ADDRESS.finditer(child.content):
+            out.append(Token("text", "", 0, content=child.content[end : address.start()]))
+            out.append(Token("link_open", "a", 1, attrs={"href": address[0]}))
+            out.append(Token("text", "", 0, content=address[0]))
+            out.append(Token("link_close", "a", -1))
+            end = address.end()
+        out.append(Token("text", "", 0, content=child.content[end:]))
+    return out
 
 
 def _link(renderer: Any, tokens: Any, at: int, options: Any, env: Any) -> str:

@@ -13,6 +13,7 @@ from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.stored import LAST, PastSession
 from stagedoor.service.views import AttachedFile, QueuedPrompt, SessionSpec, SessionView, State
 from stagedoor.unified.options import Approval, Tier
+from stagedoor.unified.settings import AgentReport
 
 from ..problems import InvalidField
 from ..streams.following import spoken_by
@@ -216,6 +217,10 @@ async def queued_messages(call: RestCall[None, None]) -> QueuedMessages:
     return QueuedMessages(await call.service.sessions.messages(call.session_id, queued_only=True))
 
 
+async def agent_report(call: RestCall[None, None]) -> AgentReport:
+    return await call.service.sessions.report(call.session_id)
+
+
 async def settings(call: RestCall[None, None]) -> SettingList:
     return SettingList(await call.service.sessions.settings(call.session_id))
 
@@ -301,6 +306,11 @@ OPERATIONS: tuple[Operation, ...] = (
         name="sendMessage", method="POST", path=_SESSION + "/messages", tag=_TAG, scope="run", verb=send, status=202,
         summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
         bodies=(MessageBody,), answer=QueuedPrompt, faults=(404, 409), recall=find_message,
+    ),
+    Operation(
+        name="agentReport", method="GET", path=_SESSION + "/agent", tag=_TAG, scope="watch", verb=agent_report,
+        summary="What the agent says of itself: its commands, how full its context is, its quota",
+        answer=AgentReport, faults=(404,),
     ),
     Operation(
         name="listSettings", method="GET", path=_SESSION + "/settings", tag=_TAG, scope="watch", verb=settings,

@@ -72,6 +72,9 @@ const SHAPES = {
   search: "M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l5 5",
   warn: "M12 4l9 16H3zM12 10v4M12 17h.01",
   file: "M6 3h8l4 4v14H6zM14 3v4h4",
+  clip: "M20 11l-8 8a5 5 0 01-7-7l8-8a3.5 3.5 0 015 5l-8 8a2 2 0 01-3-3l7-7",
+  up: "M6 15l6-6 6 6",
+  copy: "M9 9h11v11H9zM5 15V4h11",
 };
 
 /** @param {string} name */
@@ -103,6 +106,19 @@ export function button(label, onclick, { kind = "", glyph = "", title = "", ...r
   if (!label) attributes["aria-label"] = title;
   if (title) attributes.title = title;
   return h("button", attributes, glyph ? icon(glyph) : null, label ? h("span", {}, label) : null);
+}
+
+/** @param {() => string} text what is copied */
+export function copyButton(text) {
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text());
+      toast("Copied");
+    } catch {
+      toast("This browser allows copying only over HTTPS, or from this machine", "error");
+    }
+  };
+  return button("", copy, { glyph: "copy", kind: "plain small copy", title: "Copy" });
 }
 
 /**

@@ -1,6 +1,7 @@
 // Markdown is rendered by the server (sanitised, cached there); the page requests each text once, many at a time.
 
 import { call } from "./api.js";
+import { copyButton, h } from "./dom.js";
 import { CUT, cut, number, plain, unescaped } from "./text.js";
 
 const MOST_CACHED = 400;
@@ -83,4 +84,12 @@ export function setText(element, text) {
 function setHtml(element, html) {
   element.classList.remove("raw");
   element.innerHTML = html; // the server's own sanitised output; scripts are blocked by the policy as well
+  for (const code of element.querySelectorAll("pre")) {
+    const frame = h("div", { class: "copyable" });
+    code.replaceWith(frame);
+    frame.append(
+      code,
+      copyButton(() => code.textContent ?? ""),
+    );
+  }
 }

@@ -9,6 +9,7 @@ const PAGE = 500;
 const SEND_AGAIN = 3000;
 const BURST = 60;
 const OUTBOX = "stagedoor-outbox";
+const AGENTS = "stagedoor-agents";
 
 export class Store extends EventTarget {
   constructor() {
@@ -94,6 +95,8 @@ export class Store extends EventTarget {
     this.changedIds.clear();
     const read = (/** @type {string} */ id) => get(sessionPath(id)).catch(() => null);
     for (const session of await Promise.all(ids.map(read))) if (session) this.sessions.set(session.id, session);
+    const { opened } = this;
+    if (opened && ids.includes(opened.id) && (opened.view?.queued || opened.queue.length)) opened.readQueue();
     this.notify("sessions");
   }
 
@@ -147,9 +150,21 @@ export class Store extends EventTarget {
   }
 
   /** @returns {Promise<Page.Agent[]>} */
-  async loadAgents() {
-    this.agents ??= /** @type {Page.Agent[]} */ ((await get("/api/agents")).agents);
-    return this.agents;
+  async loadAgents({ fresh = false } = {}) {
+    if (this.agents && !fresh) return this.agents;
+    /** @type {Page.Agent[]} */
+    const agents = (await get("/api/agents")).agents;
+    const remembered = agents.map(({ agent, title, version, installed, enabled, signedIn, default: first }) => ({
+      ...{ agent, title, version, installed, enabled, signedIn, default: first, problem: "", fix: "" },
+    }));
+    localStorage.setItem(AGENTS, JSON.stringify(remembered));
+    this.agents = agents;
+    return agents;
+  }
+
+  /** @returns {Page.Agent[] | null} as they were when they were last looked at */
+  rememberedAgents() {
+    return JSON.parse(localStorage.getItem(AGENTS) ?? "null");
   }
 
   // -- the session on screen
@@ -174,10 +189,18 @@ export class Store extends EventTarget {
   // -- what users do
 
   /**
+   * With attachments it is sent now or not at all: they are too large to be stored here.
    * @param {string} id
    * @param {string} prompt
+   * @param {Page.Attachment[]} [attachments]
    */
-  async send(id, prompt) {
+  async send(id, prompt, attachments = []) {
+    if (attachments.length) {
+      const files = attachments.map(({ name, content }) => ({ name, content }));
+      await post(`${sessionPath(id)}/messages`, { prompt, attachments: files });
+      if (this.opened?.id === id) await this.opened.readQueue();
+      return;
+    }
     this.outbox.push({ id, prompt, key: newKey() });
     this.saveOutbox();
     await this.sendOutbox();
@@ -225,7 +248,7 @@ export class Store extends EventTarget {
 
   /**
    * @param {string} id
-   * @param {{ title?: string, archived?: boolean }} change
+   * @param {Page.Change} change
    */
   change(id, change) {
     return call("PATCH", sessionPath(id), change);
@@ -260,6 +283,8 @@ export class OpenSession {
     this.events = [];
     /** @type {Page.QueuedMessage[]} */
     this.queue = [];
+    /** @type {Map<string, string>} question → the device that answered it */
+    this.answeredBy = new Map();
     this.lastRead = 0;
     this.reading = false;
     this.ended = false;
@@ -307,6 +332,19 @@ export class OpenSession {
     if (begins && (this.queue.length || this.reading)) this.readQueue();
     this.fold.add(events);
     this.store.notify("session");
+    if (events.some((event) => event.type === "permission_resolved" && event.by === "client")) this.readAnswers();
+  }
+
+  // Who answered stands in the questions, not in the events.
+  async readAnswers() {
+    const page = await get(`${sessionPath(this.id)}/permissions?open=false&limit=1000`).catch(() => null);
+    for (const { id, who, request } of /** @type {Page.Question[]} */ (page?.permissions ?? [])) {
+      const item = this.fold.questions.get(request.requestId ?? id);
+      if (!who || !item || this.answeredBy.get(request.requestId) === who) continue;
+      this.answeredBy.set(request.requestId, who);
+      this.fold.touch(item);
+    }
+    this.store.notify("session");
   }
 
   /**
@@ -315,9 +353,24 @@ export class OpenSession {
    */
   waiting() {
     const unsent = this.store.outbox.filter(({ id }) => id === this.id);
+    const paused = Boolean(this.view?.queuePaused);
+    const item = (
+      /** @type {string} */ key,
+      /** @type {string} */ text,
+      /** @type {Partial<Page.QueuedItem>} */ more,
+    ) =>
+      /** @type {Page.QueuedItem} */ ({
+        key,
+        version: hash(text, more),
+        kind: "queued",
+        text,
+        unsent: false,
+        id: "",
+        ...more,
+      });
     return [
-      ...this.queue.map(({ id, prompt }) => queuedItem(`q${id}`, prompt, false)),
-      ...unsent.map(({ key, prompt }) => queuedItem(`u${key}`, prompt, true)),
+      ...this.queue.map(({ id, prompt }, place) => item(`q${id}`, prompt, { id, place, paused })),
+      ...unsent.map(({ key, prompt }) => item(`u${key}`, prompt, { unsent: true })),
     ];
   }
 
@@ -360,11 +413,13 @@ export class OpenSession {
 }
 
 /**
- * @param {string} key
- * @param {string} text
- * @param {boolean} unsent
- * @returns {Page.Item}
+ * A number that is another one when any of it changes.
+ * @param {unknown[]} values
  */
-const queuedItem = (key, text, unsent) => ({ key, version: 0, kind: "queued", text, unsent });
+function hash(...values) {
+  let number = 0;
+  for (const letter of JSON.stringify(values)) number = (number * 31 + letter.charCodeAt(0)) | 0;
+  return number;
+}
 
 export const store = new Store();

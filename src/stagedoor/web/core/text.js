@@ -159,6 +159,32 @@ export const workplace = ({ worktree, branch, wanted, projectId, cwd }) =>
 /** @param {string | undefined} path */
 export const lastPart = (path) => path?.split("/").filter(Boolean).pop() ?? "/";
 
+/** What people call the permissions of a session: value, name, what it means. */
+export const MODES = [
+  ["dry-run", "Read-only", "Reads files. Changes nothing."],
+  ["ask", "Ask", "Asks before each change and each command."],
+  ["supervised", "Accept edits", "Edits files without asking. Asks before each command."],
+  ["autonomous", "Full auto", "Does everything without asking. For work you can throw away."],
+];
+
+/**
+ * @param {{ tier: string, approval?: string | null }} session
+ * @returns {string} a value of MODES
+ */
+export function modeOf({ tier, approval }) {
+  if (tier === "dry-run" || !approval) return tier;
+  return { ask: "ask", autoAll: "autonomous" }[approval] ?? "supervised";
+}
+
+/** @param {string} mode of MODES, as the server reads it */
+export const rightsOf = (mode) => (mode === "ask" ? { tier: "supervised", approval: "ask" } : { tier: mode });
+
+/** @type {Record<string, string>} */
+const TITLES = { claude: "Claude", codex: "Codex", gemini: "Gemini", opencode: "OpenCode", copilot: "Copilot" };
+
+/** @param {string} agent */
+export const titleOf = (agent) => TITLES[agent] ?? agent.charAt(0).toUpperCase() + agent.slice(1);
+
 /** @param {string} diff */
 export function diffCounts(diff) {
   const lines = diff.split("\n");

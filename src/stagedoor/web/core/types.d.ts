@@ -40,6 +40,15 @@ declare namespace Page {
     request: Unified.PermissionRequest;
     resolution?: Unified.PermissionResolved;
   }
+  interface QueuedItem extends ItemHead {
+    kind: "queued";
+    text: string;
+    unsent: boolean;
+    /** Of the message on the server. */
+    id: string;
+    place: number;
+    paused: boolean;
+  }
   interface NoticeItem extends ItemHead {
     kind: "notice";
     event: Unified.Notice;
@@ -52,7 +61,7 @@ declare namespace Page {
     | NoticeItem
     | (ItemHead & { kind: "init"; event: Unified.Init })
     | (ItemHead & { kind: "prompt"; text: string })
-    | (ItemHead & { kind: "queued"; text: string; unsent?: boolean })
+    | QueuedItem
     | (ItemHead & { kind: "change"; change: Unified.FileChange })
     | (ItemHead & { kind: "retry"; event: Unified.Retry })
     | (ItemHead & { kind: "error"; event: Unified.Error })
@@ -90,7 +99,22 @@ declare namespace Page {
     costUsd: number | null;
     openQuestions: number;
     queued: number;
+    queuePaused: boolean;
+    model: string;
+    tier: string;
+    approval: string | null;
+    parentId: string | null;
+    forked: boolean;
+    turn: number;
     wanted: { cwd?: string } | null;
+  }
+  interface Change {
+    title?: string;
+    archived?: boolean;
+    queuePaused?: boolean;
+    model?: string;
+    tier?: string;
+    approval?: string;
   }
   interface SessionPage {
     sessions: Session[];
@@ -103,6 +127,7 @@ declare namespace Page {
     request: Unified.PermissionRequest;
     open: boolean;
     askedAt?: number;
+    who?: string;
   }
   interface Answer {
     decision: "allow" | "deny";
@@ -110,6 +135,8 @@ declare namespace Page {
     updatedInput?: Record<string, any>;
     message?: string;
     interrupt?: boolean;
+    /** What the agent itself asks for. */
+    answer?: string;
   }
   interface Agent {
     agent: string;
@@ -121,6 +148,16 @@ declare namespace Page {
     default: boolean;
     problem: string;
     fix: string;
+  }
+  /** A session that an agent's own program has stored. */
+  interface PastSession {
+    agent: string;
+    nativeId: string;
+    sessionId: string;
+    cwd: string;
+    title: string;
+    firstPrompt: string;
+    updatedAt: number;
   }
   interface Device {
     id: string;
@@ -139,8 +176,34 @@ declare namespace Page {
     entry: { decision: string; target: string; tool: string; agent: string; by: string; rule: string };
   }
   interface QueuedMessage {
-    id: string | number;
+    id: string;
     prompt: string;
+    images: string[];
+  }
+  interface Attachment {
+    name: string;
+    /** base64 */
+    content: string;
+    size: number;
+    /** A data: address, or empty where it is no picture. */
+    picture: string;
+  }
+  /** What can stand after ``@`` or ``/``: the word, and what it means. */
+  type Complete = (mark: string, text: string) => Promise<[string, string][]>;
+  /** What an agent says of itself. */
+  interface Report {
+    commands?: { name: string; description: string }[];
+    contextUsed?: number | null;
+    contextSize?: number | null;
+    quotas?: { name: string; usedPercent: number }[];
+  }
+  interface Setting {
+    id: string;
+    kind: "mode" | "model" | "effort" | "other";
+    name: string;
+    value: string;
+    choices: { value: string; name: string; about: string }[];
+    locked: string;
   }
   /** A message that has been written and may not have reached the server. */
   interface OutboxMessage {
@@ -177,7 +240,10 @@ declare namespace Page {
     cards: Map<string, HTMLElement>;
     cwd: () => string | undefined;
     workplace: () => string;
+    /** The device that answered a question; empty where it is not known. */
+    whoAnswered: (requestId: string) => string;
     questionOf: (request: Unified.PermissionRequest) => Question;
+    changeQueue: (action: "edit" | "up" | "remove" | "resume", item: QueuedItem) => unknown;
   }
   interface DiffOptions {
     /** The file's name, which says how to colour it. */
@@ -229,4 +295,5 @@ declare namespace Page {
 
 interface HTMLElementTagNameMap {
   "virtual-list": import("./virtual.js").VirtualList;
+  "message-composer": import("../parts/composer.js").MessageComposer;
 }

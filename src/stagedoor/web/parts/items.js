@@ -1,6 +1,6 @@
 // One element per item of a session's stream.
 
-import { h, icon, isWide, replace } from "../core/dom.js";
+import { button, copyButton, h, icon, isWide, replace } from "../core/dom.js";
 import { block, setText } from "../core/markdown.js";
 import { CUT, diffCounts, duration, firstLine, money, number, plain, terminal, within } from "../core/text.js";
 import { diffView } from "./diff-view.js";
@@ -60,12 +60,15 @@ function content(item, context) {
       return init(item.event, context);
     case "prompt":
       return h("div", { class: "prompt" }, bubble(item.text));
-    case "queued": {
-      const state = item.unsent ? "will be sent when you are online" : "waiting for its turn";
-      return h("div", { class: "prompt queued" }, bubble(item.text), h("p", { class: "quiet" }, state));
-    }
+    case "queued":
+      return queued(item, context);
     case "text":
-      return h("div", { class: "reply" }, block(item.text, { whole: item.whole }));
+      return h(
+        "div",
+        { class: "reply copyable" },
+        block(item.text, { whole: item.whole }),
+        item.whole && copyButton(() => item.text),
+      );
     case "thinking":
       return thinking(item);
     case "tool":
@@ -134,6 +137,37 @@ function details(key, summary, makeContent, { open = false, kind = "" } = {}) {
 
 /** @param {string} text */
 const bubble = (text) => h("div", { class: "bubble", dir: "auto" }, plain(text));
+
+/**
+ * @param {Page.QueuedItem} item
+ * @param {Page.ItemContext} context
+ */
+function queued(item, { changeQueue }) {
+  const { unsent, paused, place, text } = item;
+  let state = unsent ? "will be sent when you are online" : "waiting for its turn";
+  if (paused) state = "paused";
+  const action = (
+    /** @type {"edit" | "up" | "remove"} */ name,
+    /** @type {string} */ glyph,
+    /** @type {string} */ title,
+  ) => button("", () => changeQueue(name, item), { glyph, kind: "plain small", title });
+  const resume = () => changeQueue("resume", item);
+  return h(
+    "div",
+    { class: "prompt queued" },
+    bubble(text),
+    h(
+      "p",
+      { class: "quiet queue-actions" },
+      paused && !place ? button("Send now", resume, { glyph: "send", kind: "small" }) : state,
+      !unsent && [
+        action("edit", "edit", "Edit this message"),
+        place > 0 && action("up", "up", "Send this message earlier"),
+        action("remove", "cross", "Remove this message"),
+      ],
+    ),
+  );
+}
 
 /**
  * @param {Unified.Init} event
@@ -207,7 +241,12 @@ function toolBody({ use, result, output }) {
     "div",
     { class: "tool-body" },
     command
-      ? h("pre", { class: "command", dir: "auto" }, plain(command))
+      ? h(
+          "div",
+          { class: "copyable" },
+          h("pre", { class: "command", dir: "auto" }, plain(command)),
+          copyButton(() => command),
+        )
       : h("pre", { class: "input" }, plain(JSON.stringify(use.input ?? {}, null, 2)).slice(0, MOST_SHOWN)),
     text && outputView(text),
     result && !text && h("p", { class: "quiet" }, "no output"),
@@ -233,7 +272,16 @@ function outputView(text) {
     draw();
   });
   draw();
-  return [more, h("pre", { class: "output", dir: "auto" }, body)];
+  const output = h("pre", { class: "output", dir: "auto" }, body);
+  return [
+    more,
+    h(
+      "div",
+      { class: "copyable" },
+      output,
+      copyButton(() => plain(text)),
+    ),
+  ];
 }
 
 /**
@@ -258,8 +306,8 @@ function fileChange({ change, path, diff }, key) {
   return h("div", { class: "change" }, details(key, summary, body, { open, kind: "diff-fold" }));
 }
 
-/** @param {Page.PlanItem} item */
-function plan({ steps }) {
+/** @param {Unified.PlanItem[]} steps */
+export function planList(steps) {
   const rows = steps.map(({ text, status }) =>
     h(
       "li",
@@ -268,17 +316,21 @@ function plan({ steps }) {
       h("span", { dir: "auto" }, plain(text)),
     ),
   );
-  return h("div", { class: "plan" }, h("h3", {}, icon("plan"), "Plan"), h("ul", {}, rows));
+  return h("ul", { class: "steps" }, rows);
 }
+
+/** @param {Page.PlanItem} item */
+const plan = ({ steps }) => h("div", { class: "plan" }, h("h3", {}, icon("plan"), "Plan"), planList(steps));
 
 /**
  * One card as long as the question is open: what was typed into it, and where it is, must not change under a hand.
  * @param {Page.QuestionItem} item
  * @param {Page.ItemContext} context
  */
-function question({ request, resolution }, { cards, questionOf }) {
+function question({ request, resolution }, { cards, questionOf, whoAnswered }) {
   const entry = questionOf(request);
-  if (resolution || entry.open === false) return questionCard(entry, { resolution });
+  const who = whoAnswered(request.requestId);
+  if (resolution || entry.open === false) return questionCard(entry, { resolution, who });
   const card = cards.get(entry.id) ?? questionCard(entry);
   cards.set(entry.id, card);
   return card;

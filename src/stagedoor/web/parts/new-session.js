@@ -1,18 +1,14 @@
 // Start a session, or the same prompt on several agents at once, each in its own git worktree.
 
-import { get, messageOf, newKey, post } from "../core/api.js";
-import { bar, failed, h, icon, replace, skeleton, toast } from "../core/dom.js";
+import { get, messageOf, newKey, post, query } from "../core/api.js";
+import { bar, button, failed, h, icon, replace, showDialog, skeleton, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { lastPart, plain } from "../core/text.js";
+import { lastPart, MODES, plain, rightsOf } from "../core/text.js";
 
-const TIERS = [
-  ["supervised", "Ask before commands", "It edits files without asking, and asks before each command."],
-  ["ask", "Ask before everything", "It asks before each change and each command."],
-  ["dry-run", "Read only", "It can read files; nothing is changed."],
-  ["autonomous", "Never ask", "It does everything without asking. For work you can throw away."],
-];
 const LAST_CHOICES = "stagedoor-last";
 const FIRST_PROMPT = "Show me what you can do";
+const PLACES = "stagedoor-places";
+const RECENT = 6;
 const CODE = { autocapitalize: "off", spellcheck: "false" };
 
 class NewSession extends HTMLElement {
@@ -24,25 +20,66 @@ class NewSession extends HTMLElement {
     id: "prompt",
   });
   folder = h("input", { type: "text", list: "folders", "aria-label": "Project folder", ...CODE });
-  model = h("input", { type: "text", placeholder: "the agent's default", "aria-label": "Model", ...CODE });
+  model = h("input", {
+    type: "text",
+    list: "models",
+    placeholder: "the agent's default",
+    "aria-label": "Model",
+    ...CODE,
+  });
+  models = h("datalist", { id: "models" });
+  recent = h("div", { class: "recent" });
+  branch = h("p", { class: "quiet" });
+  worktree = h("input", { type: "checkbox" });
+  own = h("label", { class: "check", hidden: true }, this.worktree, "Work in a git worktree of its own");
   several = h("input", { type: "checkbox" });
   trust = h("input", { type: "checkbox" });
   trustFiles = h("span", {});
   trustLine = h("label", { class: "check", hidden: true }, this.trust, this.trustFiles);
   startButton = h("button", { class: "button primary wide", type: "submit" }, icon("send"), "Start");
 
+  // At once, from what is remembered; what has changed since comes behind.
   async connectedCallback() {
     const content = h("div", { class: "page" }, skeleton(), skeleton());
     replace(this, bar("New session"), content);
+    /** @type {{ projects: Page.Project[], roots: string[] } | null} */
+    const before = JSON.parse(localStorage.getItem(PLACES) ?? "null");
+    const known = store.agents ?? store.rememberedAgents();
+    if (known && before) this.show(content, known, before);
     try {
-      const [agents, places] = await Promise.all([store.loadAgents(), get("/api/projects")]);
-      /** @type {Page.Project[]} */
-      const roots = places.roots.map((/** @type {string} */ path) => ({ id: lastPart(path), path }));
-      content.replaceWith(this.form(agents, [...places.projects, ...roots]));
-      this.prompt.focus();
+      const [agents, places] = await Promise.all([store.loadAgents({ fresh: true }), get("/api/projects")]);
+      localStorage.setItem(PLACES, JSON.stringify(places));
+      if (!known || !before) this.show(content, agents, places);
+      else this.refresh(agents);
     } catch (fault) {
-      replace(content, failed("Cannot start a session now", messageOf(fault)));
+      if (!known || !before) replace(content, failed("Cannot start a session now", messageOf(fault)));
     }
+  }
+
+  /**
+   * @param {Element} content
+   * @param {Page.Agent[]} agents
+   * @param {{ projects: Page.Project[], roots: string[] }} places
+   */
+  show(content, agents, places) {
+    const roots = places.roots.map((path) => ({ id: lastPart(path), path }));
+    content.replaceWith(this.form(agents, [...places.projects, ...roots]));
+    this.prompt.focus();
+  }
+
+  /**
+   * The choice that was made stays.
+   * @param {Page.Agent[]} agents
+   */
+  refresh(agents) {
+    const chosen = this.chosenAgents();
+    const list = this.querySelector(".agents");
+    if (!list) return;
+    const shown = agents.map((agent) => agentChoice(agent, chosen.includes(agent.agent)));
+    if (list.innerHTML === h("div", {}, shown).innerHTML) return;
+    replace(list, shown);
+    if (!chosen.length) this.check(`input[name=agent][value="${firstChoice(agents, undefined)}"]`);
+    this.allowSeveral();
   }
 
   /**
@@ -54,7 +91,7 @@ class NewSession extends HTMLElement {
     const first = firstChoice(agents, last.agent);
     this.folder.value = last.cwd ?? projects[0]?.path ?? "";
     this.several.addEventListener("change", () => this.allowSeveral());
-    const tiers = TIERS.map(([value, label, help]) =>
+    const tiers = MODES.map(([value, label, help]) =>
       h(
         "label",
         { class: "choice" },
@@ -83,22 +120,36 @@ class NewSession extends HTMLElement {
         "label",
         { class: "field" },
         "Project folder",
-        this.folder,
+        h(
+          "span",
+          { class: "with-button" },
+          this.folder,
+          button("Browse", () => this.browse(this.folder.value), { glyph: "folder" }),
+        ),
         h(
           "datalist",
           { id: "folders" },
           projects.map(({ path, id }) => h("option", { value: path }, id)),
         ),
       ),
+      this.recent,
+      this.branch,
+      this.own,
       this.trustLine,
-      h("fieldset", {}, h("legend", {}, "Permissions"), tiers),
-      h("label", { class: "field" }, "Model", this.model),
-      this.startButton,
+      h("fieldset", {}, h("legend", {}, "Permissions"), h("div", { class: "agents" }, tiers)),
+      h("label", { class: "field" }, "Model", this.model, this.models),
+      h("div", { class: "start" }, this.startButton),
     );
-    form.addEventListener("change", ({ target }) => {
-      if (target instanceof HTMLInputElement && (target === this.folder || target.name === "agent")) this.lookAtTrust();
+    this.drawRecent();
+    this.model.addEventListener("focus", () => this.fillModels());
+    form.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.start();
     });
-    queueMicrotask(() => this.lookAtTrust());
+    form.addEventListener("change", ({ target }) => {
+      if (target instanceof HTMLInputElement && (target === this.folder || target.name === "agent"))
+        this.lookAtFolder();
+    });
+    queueMicrotask(() => this.lookAtFolder());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.start();
@@ -145,6 +196,96 @@ class NewSession extends HTMLElement {
     return this.inputs("input[name=agent]:checked").map(({ value }) => value);
   }
 
+  // Where sessions ran lately.
+  drawRecent() {
+    const sessions = [...store.sessions.values()].sort((a, b) => b.updatedAt - a.updatedAt);
+    const folders = new Set(sessions.map(({ wanted, cwd }) => wanted?.cwd || cwd));
+    replace(
+      this.recent,
+      [...folders]
+        .slice(0, RECENT)
+        .map((path) => button(lastPart(path), () => this.chooseFolder(path), { kind: "small", title: plain(path) })),
+    );
+  }
+
+  /** @param {string} path */
+  chooseFolder(path) {
+    this.folder.value = path;
+    this.lookAtFolder();
+  }
+
+  /**
+   * Through the folders that sessions may run in.
+   * @param {string} path
+   */
+  async browse(path) {
+    const list = h("ul", { class: "folders" });
+    const place = h("p", { class: "path", tabindex: "-1" });
+    const use = button("Use this folder", () => choose(), { kind: "primary" });
+    const close = button("Cancel", () => dialog.close(), { kind: "plain" });
+    const dialog = h("dialog", { class: "sheet tall", "aria-label": "Choose a folder" }, place, list, use, close);
+    let current = "";
+    const choose = () => {
+      this.chooseFolder(current);
+      dialog.close();
+    };
+    const row = (/** @type {string} */ name, /** @type {string} */ to, /** @type {string} */ glyph) =>
+      h(
+        "li",
+        {},
+        button(plain(name), () => open(to), { glyph, kind: "plain wide" }),
+      );
+    const open = async (/** @type {string} */ to) => {
+      try {
+        const found = await get(`/api/folders${query({ path: to })}`);
+        current = found.path;
+        place.textContent =
+          plain(found.path || "Folders of this server") + (found.branch ? ` · ${plain(found.branch)}` : "");
+        use.disabled = !current;
+        replace(
+          list,
+          found.parent !== null && row("Up", found.parent, "back"),
+          found.folders.map((/** @type {{ name: string, path: string, repository: boolean }} */ folder) =>
+            row(folder.name, folder.path, folder.repository ? "fork" : "folder"),
+          ),
+          !found.folders.length && h("li", { class: "quiet" }, "no folders here"),
+        );
+        place.focus();
+      } catch (fault) {
+        if (to) await open("");
+        else toast(messageOf(fault), "error");
+      }
+    };
+    showDialog(dialog);
+    await open(path);
+  }
+
+  // Its branch, and whether a session can have a worktree of its own there.
+  async lookAtFolder() {
+    const path = this.folder.value;
+    this.lookAtTrust();
+    const { branch = "" } = await get(`/api/folders${query({ path })}`).catch(() => ({}));
+    if (path !== this.folder.value) return;
+    this.branch.textContent = branch ? `git branch ${plain(branch)}` : "";
+    this.own.hidden = !branch;
+    if (!branch) this.worktree.checked = false;
+  }
+
+  // What the agent offers, and what it was asked for before.
+  async fillModels() {
+    const [agent] = this.chosenAgents();
+    if (!agent || this.models.dataset.agent === agent) return;
+    this.models.dataset.agent = agent;
+    const used = [...store.sessions.values()].filter((session) => session.agent === agent).map(({ model }) => model);
+    const { settings = [] } = await get(`/api/agents/settings${query({ agent })}`).catch(() => ({}));
+    const offered = settings.find((/** @type {Page.Setting} */ { kind }) => kind === "model")?.choices ?? [];
+    const values = [...offered.map((/** @type {{ value: string }} */ { value }) => value), ...used].filter(Boolean);
+    replace(
+      this.models,
+      [...new Set(values)].map((value) => h("option", { value })),
+    );
+  }
+
   /** Where the project has what the agents would run by themselves, and nobody trusts it: offer to. */
   async lookAtTrust() {
     const cwd = this.folder.value;
@@ -168,12 +309,14 @@ class NewSession extends HTMLElement {
     if (!agents.length) return toast("Choose an agent", "error");
     const tier = this.inputs("input[name=tier]:checked")[0]?.value;
     const cwd = this.folder.value;
-    const permissions = tier === "ask" ? { tier: "supervised", approval: "ask" } : { tier };
+    const permissions = rightsOf(tier ?? "supervised");
     const model = this.model.value || undefined;
     localStorage.setItem(LAST_CHOICES, JSON.stringify({ agent: agents[0], tier, cwd }));
     this.startButton.disabled = true;
     try {
-      const body = { prompt, cwd, keepOpen: true, model, trust: this.trust.checked || undefined, ...permissions };
+      const worktree = this.worktree.checked || undefined;
+      const trust = this.trust.checked || undefined;
+      const body = { prompt, cwd, keepOpen: true, model, trust, worktree, ...permissions };
       if (this.several.checked && agents.length > 1) await this.startSeveral(agents, body);
       else {
         const session = await post("/api/sessions", { ...body, agent: agents[0] });

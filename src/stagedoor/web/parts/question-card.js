@@ -19,7 +19,7 @@ const REQUESTS = {
   other: "asks for permission",
 };
 const ANSWERED_BY = {
-  client: "by you or another device",
+  client: "",
   callback: "by the program",
   policy: "by a rule",
   timeout: "because nobody answered in time",
@@ -49,14 +49,14 @@ function settleAll(wait) {
 
 /**
  * @param {Page.Question} question
- * @param {{ resolution?: Unified.PermissionResolved, link?: string }} [options]
+ * @param {{ resolution?: Unified.PermissionResolved, link?: string, who?: string }} [options]
  * @returns {HTMLElement}
  */
-export function questionCard(question, { resolution, link = "" } = {}) {
+export function questionCard(question, { resolution, link = "", who = "" } = {}) {
   const { request } = question;
-  if (resolution) return verdict(question, resolution);
+  if (resolution) return verdict(question, resolution, who);
   const plan = planOf(request);
-  const isPermission = !userQuestions(request).length && !plan;
+  const isPermission = !userQuestions(request).length && !plan && !schemaOf(request);
   let matter = REQUESTS[request.operation] ?? REQUESTS.other;
   if (!isPermission) matter = plan ? "has a plan" : "has a question";
   const title = `${question.agent ?? request.agent ?? "The agent"} ${matter}`;
@@ -111,13 +111,16 @@ function repeatsTarget({ description = "", target, input }) {
  * What has been answered takes one line; the call itself stands beside it.
  * @param {Page.Question} question
  * @param {Unified.PermissionResolved} resolution
+ * @param {string} who the device that answered
  */
-function verdict(question, { decision, remember, by, message }) {
+function verdict(question, { decision, remember, by, message }, who) {
   const { request } = question;
   const allowed = decision === "allow";
   let words = allowed ? "Allowed" : "Denied";
-  if (allowed && userQuestions(request).length) words = "Answered";
-  else if (allowed && remember && remember !== "once") words = `Allowed (${remember})`;
+  if (allowed && request.toolName === "question") words = "Answered";
+  else if (allowed && remember === "session") words = "Allowed in this session";
+  else if (allowed && remember === "always") words = "Always allowed";
+  const mine = who && who === store.me?.name ? "you" : plain(who);
   const target = message
     ? h("span", { class: "target", dir: "auto", title: plain(message) }, firstLine(message, 300))
     : h("code", { class: "target", dir: "auto" }, firstLine(request.target || request.nativeName, 100));
@@ -125,7 +128,7 @@ function verdict(question, { decision, remember, by, message }) {
     "p",
     { class: `verdict ${decision}`, "data-question": question.id },
     icon(allowed ? "check" : "cross"),
-    h("span", { class: "words" }, `${words} ${ANSWERED_BY[by] ?? ""}`),
+    h("span", { class: "words" }, `${words} ${ANSWERED_BY[by] || (mine && `by ${mine}`)}`),
     target,
   );
 }
@@ -220,9 +223,17 @@ function answers(card, question) {
     const path = `/api/rules/${encodeURIComponent(question.id)}`;
     options ??= await get(path).catch(() => ({ rules: [], editable: false }));
     const last = back();
+    const remembered = (question.request.rememberedAs ?? []).map(ruleLine);
     replace(
       bar,
       answerButton("Allow in this session", { decision: "allow", remember: "session" }, { glyph: "check" }),
+      remembered.length > 0 &&
+        h(
+          "p",
+          { class: "quiet remembered" },
+          "In this session: ",
+          h("code", { dir: "auto" }, plain(remembered.join("; "))),
+        ),
       button("Always allow…", always, { glyph: "check" }),
       options?.editable && button("Edit, then allow…", edit, { glyph: "edit" }),
       button("Deny with a message…", deny, { glyph: "cross" }),
@@ -254,17 +265,18 @@ function answers(card, question) {
 
   function edit() {
     const input = question.request.input ?? {};
-    const isCommand = typeof input.command === "string";
+    const name = ["command", ...NEW_TEXTS].find((key) => typeof input[key] === "string") ?? "";
     const area = h("textarea", {
-      rows: 5,
+      class: "code",
+      rows: name && name !== "command" ? 12 : 5,
       "aria-label": "Edited input",
       spellcheck: "false",
       autocapitalize: "off",
-      value: isCommand ? input.command : JSON.stringify(input, null, 2),
+      value: name ? input[name] : JSON.stringify(input, null, 2),
     });
     const submit = (/** @type {Event} */ event) => {
       try {
-        const updatedInput = isCommand ? { ...input, command: area.value } : JSON.parse(area.value);
+        const updatedInput = name ? { ...input, [name]: area.value } : JSON.parse(area.value);
         return answer({ decision: "allow", updatedInput }, event);
       } catch (fault) {
         return toast(`not valid JSON: ${messageOf(fault)}`, "error");
@@ -286,16 +298,24 @@ function answers(card, question) {
     replace(
       bar,
       area,
-      h("label", { class: "check" }, stop, "and stop the turn"),
+      h("label", { class: "check" }, stop, "Also stop the turn"),
       button("Deny", submit, { glyph: "cross", kind: "deny" }),
       back(),
     );
     area.focus();
   }
 
+  if (schemaOf(question.request)) return replace(bar, schemaForm(question.request, answer));
   if (userQuestions(question.request).length) return replace(bar, userQuestionForm(question.request, answer));
   return choose();
 }
+
+/** @param {Record<string, unknown>} rule */
+const ruleLine = ({ tools, ...rest }) =>
+  [tools, ...Object.values(rest)]
+    .flat()
+    .filter((value) => typeof value === "string" && value !== "allow")
+    .join(" ");
 
 /** @param {Record<string, unknown>} rule */
 function ruleText(rule) {
@@ -361,6 +381,98 @@ function userQuestionForm(request, answer) {
     button("Answer", send, { glyph: "send" }),
     button("Do not answer", decline, { glyph: "cross", kind: "deny", "data-key": "n" }),
   ];
+}
+
+/**
+ * What a tool server asks for, as a JSON schema of plain fields.
+ * @param {Unified.PermissionRequest} request
+ * @returns {{ properties: Record<string, any>, required?: string[] } | null}
+ */
+function schemaOf({ toolName, input }) {
+  const schema = input?.schema;
+  return toolName === "question" && schema?.properties && Object.keys(schema.properties).length ? schema : null;
+}
+
+/**
+ * @param {Unified.PermissionRequest} request
+ * @param {(answer: Page.Answer, event: Event) => unknown} answer
+ */
+function schemaForm(request, answer) {
+  const { properties = {}, required = [] } = schemaOf(request) ?? {};
+  const fields = Object.entries(properties).map(([name, shape]) => schemaField(name, shape, required.includes(name)));
+  const send = (/** @type {Event} */ event) => {
+    /** @type {Record<string, unknown>} */
+    const content = {};
+    for (const { name, input, read, isRequired } of fields) {
+      const value = read();
+      if (value === undefined && isRequired) return input.focus();
+      if (!input.reportValidity()) return undefined;
+      if (value !== undefined) content[name] = value;
+    }
+    return answer({ decision: "allow", answer: JSON.stringify(content) }, event);
+  };
+  const decline = (/** @type {Event} */ event) =>
+    answer({ decision: "deny", message: "the user does not want to answer" }, event);
+  return [
+    h("p", { dir: "auto" }, plain(request.input?.message ?? "")),
+    fields.map(({ element }) => element),
+    button("Answer", send, { glyph: "send" }),
+    button("Do not answer", decline, { glyph: "cross", kind: "deny", "data-key": "n" }),
+  ];
+}
+
+/** @type {Record<string, string>} */
+const INPUT_TYPES = { email: "email", uri: "url", date: "date", "date-time": "datetime-local" };
+
+/**
+ * @param {string} name
+ * @param {Record<string, any>} shape
+ * @param {boolean} isRequired
+ */
+function schemaField(name, shape, isRequired) {
+  const { type, title, description, format, minimum: min, maximum: max } = shape;
+  const items = type === "array" ? (shape.items ?? {}) : shape;
+  const choices = objectsIn(items.oneOf ?? items.anyOf).map((one) => [
+    String(one.const ?? ""),
+    String(one.title ?? one.const),
+  ]);
+  /** @type {string[][]} */
+  const values = choices.length
+    ? choices
+    : (items.enum ?? []).map((/** @type {unknown} */ one) => [String(one), String(one)]);
+  const isNumber = type === "number" || type === "integer";
+  /** @type {HTMLInputElement | HTMLSelectElement} */
+  let input = h("input", {
+    type: isNumber ? "number" : (INPUT_TYPES[format] ?? "text"),
+    value: shape.default ?? "",
+    ...(isNumber && { min, max, step: type === "integer" ? 1 : "any" }),
+  });
+  if (type === "boolean") input = h("input", { type: "checkbox", checked: shape.default === true });
+  else if (values.length) {
+    const options = values.map(([value, label]) => h("option", { value }, plain(label)));
+    input = h(
+      "select",
+      { multiple: type === "array" },
+      type !== "array" && h("option", { value: "" }, "Choose…"),
+      options,
+    );
+    if (typeof shape.default === "string") input.value = shape.default;
+  }
+  const read = () => {
+    if (input instanceof HTMLSelectElement && input.multiple)
+      return [...input.selectedOptions].map(({ value }) => value);
+    if (input instanceof HTMLInputElement && type === "boolean") return input.checked;
+    if (input.value === "") return undefined;
+    return isNumber ? Number(input.value) : input.value;
+  };
+  const label = plain(title ?? name) + (isRequired ? " *" : "");
+  const element = h(
+    "label",
+    { class: type === "boolean" ? "check" : "field" },
+    type === "boolean" ? [input, label] : [label, input],
+    description && h("span", { class: "quiet", dir: "auto" }, plain(description)),
+  );
+  return { name, element, input, read, isRequired };
 }
 
 /**

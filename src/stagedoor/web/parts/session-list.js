@@ -1,9 +1,9 @@
 // All sessions: those that wait for you first, then what runs, then the rest by age.
 
-import { messageOf } from "../core/api.js";
-import { button, empty, h, icon, replace, toast } from "../core/dom.js";
+import { call, messageOf, sessionPath } from "../core/api.js";
+import { button, confirmed, empty, h, icon, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, lastPart, money, workplace } from "../core/text.js";
+import { ago, firstLine, lastPart, money, plain, workplace } from "../core/text.js";
 
 const MINUTE = 60000;
 const TYPING = 250;
@@ -13,8 +13,8 @@ const OUTCOMES = { error: "Failed", max_turns: "Turn limit", max_budget: "Budget
 const ACTIVITIES = {
   starting: "Starting",
   working: "Working",
-  waiting: "Waiting for you",
-  idle: "Ready",
+  waiting: "Needs approval",
+  idle: "Idle",
   asleep: "Asleep",
 };
 
@@ -39,7 +39,8 @@ class SessionList extends HTMLElement {
     "select",
     { "aria-label": "State" },
     option("", "State"),
-    option("waiting", "Waiting"),
+    option("waiting", "Needs approval"),
+    option("unread", "Unread"),
     Object.entries(STATES).map(([value, label]) => option(value, label)),
     option("archived", "Archived"),
   );
@@ -63,6 +64,7 @@ class SessionList extends HTMLElement {
       ),
       this.list,
       this.more,
+      h("a", { class: "button plain wide", href: "#/history" }, icon("device"), "On this computer"),
     );
     store.listen("sessions questions", () => this.drawSoon(), { signal: this.leave.signal });
     this.clock = setInterval(() => this.drawSoon(), MINUTE);
@@ -125,7 +127,7 @@ class SessionList extends HTMLElement {
       lastPart,
     );
     const matches = all.filter((session) => this.passes(session));
-    if (matches.length) this.place(matches.sort((a, b) => rank(a) - rank(b) || timeOf(b) - timeOf(a)));
+    if (matches.length) this.place(grouped(matches.sort((a, b) => rank(a) - rank(b) || timeOf(b) - timeOf(a))));
     else replace(this.list, h("li", {}, all.length ? noMatch() : noSessions()));
   }
 
@@ -136,6 +138,7 @@ class SessionList extends HTMLElement {
     const words = this.search.value.trim().toLowerCase();
     if ((filter === "archived") !== Boolean(archived)) return false;
     if (filter === "waiting" && !openQuestions) return false;
+    if (filter === "unread" && !isUnread(session)) return false;
     if (filter === "failed" ? !hasFailed(session) : filter in STATES && state !== filter) return false;
     if (this.agent.value && agent !== this.agent.value) return false;
     if (this.project.value && cwd !== this.project.value) return false;
@@ -144,15 +147,15 @@ class SessionList extends HTMLElement {
 
   /**
    * A row stays the same element as long as it shows the same: a tap must not fall between two of them.
-   * @param {Page.Session[]} sessions
+   * @param {(Page.Session | string)[]} entries sessions, and the headings between them
    */
-  place(sessions) {
-    const ids = new Set(sessions.map(({ id }) => id));
+  place(entries) {
+    const ids = new Set(entries.map((entry) => (typeof entry === "string" ? `# ${entry}` : entry.id)));
     for (const row of this.list.querySelectorAll("li")) if (!ids.has(row.dataset.id ?? "")) row.remove();
     /** @type {Element | null} */
     let behind = null;
-    for (const session of sessions) {
-      const row = this.row(session);
+    for (const entry of entries) {
+      const row = typeof entry === "string" ? this.heading(entry) : this.row(entry);
       /** @type {Node | null} */
       const next = behind ? behind.nextSibling : this.list.firstChild;
       if (next !== row) this.list.insertBefore(row, next);
@@ -160,18 +163,31 @@ class SessionList extends HTMLElement {
     }
   }
 
+  /** @param {string} words */
+  heading(words) {
+    const id = `# ${words}`;
+    const row = this.rows.get(id) ?? h("li", { class: "group", "data-id": id }, h("h2", {}, words));
+    this.rows.set(id, row);
+    return row;
+  }
+
   /** @param {Page.Session} session */
   row(session) {
-    const { id, title, state, activity, status, openQuestions, costUsd, updatedAt } = session;
+    const { id, title, state, activity, status, openQuestions, costUsd, updatedAt, result, archived } = session;
     const isCurrent = this.currentId === id;
-    const key = JSON.stringify([title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent]);
+    if (isCurrent) markRead(session);
+    const shown = [title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent, archived];
+    const key = JSON.stringify([...shown, firstLine(result, 90), isUnread(session)]);
     const row = this.rows.get(id) ?? h("li", { "data-id": id });
     this.rows.set(id, row);
     if (row.dataset.shows === key) return row;
     row.dataset.shows = key;
     const before = row.firstElementChild;
     const link = this.link(session, isCurrent);
-    if (!before) row.append(link);
+    const open = () => showActions(store.sessions.get(id) ?? session);
+    const menu = { glyph: "more", kind: "plain row-menu", title: `Actions for ${firstLine(title || id, 60)}` };
+    row.querySelector(".row-menu")?.setAttribute("aria-label", menu.title);
+    if (!before) row.append(link, button("", open, menu));
     else {
       before.className = link.className;
       if (isCurrent) before.setAttribute("aria-current", "page");
@@ -191,17 +207,20 @@ class SessionList extends HTMLElement {
     let dot = activity === "ended" ? state : activity;
     if (hasFailed(session)) [label, dot] = [OUTCOMES[status ?? ""] ?? STATES.failed, "failed"];
     if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
+    const child = session.parentId && !session.forked ? "child" : "";
     return h(
       "a",
       {
-        class: `session ${state} ${openQuestions ? "waiting" : ""}`,
+        class: `session ${state} ${openQuestions ? "waiting" : ""} ${child}`,
         href: `#/s/${id}`,
         "aria-current": isCurrent ? "page" : null,
       },
       h("span", { class: "title", dir: "auto" }, firstLine(title || prompt || id, 120)),
+      session.result && h("span", { class: "last quiet", dir: "auto" }, lastLine(session.result)),
       h(
         "span",
         { class: "meta" },
+        isUnread(session) && h("span", { class: "unread", role: "img", "aria-label": "unread" }),
         h("span", { class: `dot ${dot}` }),
         h("span", {}, label),
         h("span", {}, session.agent),
@@ -212,6 +231,84 @@ class SessionList extends HTMLElement {
       ),
     );
   }
+}
+
+const SEEN = "stagedoor-seen";
+/** @type {Record<string, number>} session → the number of the last event that was on screen here */
+const seen = JSON.parse(localStorage.getItem(SEEN) ?? "{}");
+
+/** @param {Page.Session} session */
+function markRead({ id, lastSeq }) {
+  if (document.hidden || seen[id] === lastSeq) return;
+  seen[id] = lastSeq;
+  for (const old of Object.keys(seen).slice(0, -500)) delete seen[old];
+  localStorage.setItem(SEEN, JSON.stringify(seen));
+}
+
+/**
+ * Something came to its end since somebody looked at it here.
+ * @param {Page.Session} session
+ */
+const isUnread = ({ id, lastSeq, activity }) =>
+  id in seen && seen[id] < lastSeq && ["idle", "asleep", "ended"].includes(activity);
+
+/** @param {string} text */
+const lastLine = (text) => firstLine(text.trim().split("\n").at(-1), 90);
+
+/**
+ * Under the name of its project; those that wait stay on top of all.
+ * @param {Page.Session[]} sessions
+ * @returns {(Page.Session | string)[]}
+ */
+function grouped(sessions) {
+  const waiting = sessions.filter(({ openQuestions }) => openQuestions);
+  /** @type {Map<string, Page.Session[]>} */
+  const projects = new Map();
+  for (const session of sessions.filter(({ openQuestions }) => !openQuestions)) {
+    const path = session.wanted?.cwd || session.cwd;
+    projects.set(path, [...(projects.get(path) ?? []), session]);
+  }
+  if (projects.size < 2) return sessions;
+  const names = [...projects.keys()].map(lastPart);
+  const name = (/** @type {string} */ path) =>
+    names.filter((other) => other === lastPart(path)).length > 1 ? path : lastPart(path);
+  return [...waiting, ...[...projects].flatMap(([path, own]) => [plain(name(path)), ...own])];
+}
+
+/** @param {Page.Session} session */
+function showActions(session) {
+  const dialog = h("dialog", { class: "sheet", "aria-label": "Session" });
+  const closing = (/** @type {() => Promise<unknown>} */ action) => async () => {
+    dialog.close();
+    await action().catch((fault) => toast(messageOf(fault), "error"));
+  };
+  const title = h("input", { type: "text", value: session.title, "aria-label": "New title", maxlength: 200 });
+  const { id, archived, activity } = session;
+  const remove = async () => {
+    if (!(await confirmed(`Delete “${firstLine(session.title, 60)}” and everything it said?`, "Delete"))) return;
+    if (activity !== "ended") await store.act(id, "cancel");
+    await call("DELETE", sessionPath(id));
+    if (location.hash === `#/s/${id}`) location.hash = "#/";
+  };
+  replace(
+    dialog,
+    title,
+    button(
+      "Rename",
+      closing(() => store.change(id, { title: title.value })),
+      { glyph: "edit" },
+    ),
+    button(
+      archived ? "Unarchive" : "Archive",
+      closing(() => store.change(id, { archived: !archived })),
+      {
+        glyph: "folder",
+      },
+    ),
+    button("Delete…", closing(remove), { glyph: "cross", kind: "deny" }),
+    button("Close", () => dialog.close(), { kind: "plain", autofocus: true }),
+  );
+  showDialog(dialog);
 }
 
 const noMatch = () => empty("No session matches", "Change the search or the filters.");

@@ -1,16 +1,16 @@
 // One session: its stream, what can be done with it, and the field to write to the agent.
 
-import { messageOf } from "../core/api.js";
+import { call, get, messageOf, query, sessionPath } from "../core/api.js";
 import { announce, bar, button, failed, h, icon, linkButton, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { firstLine, money, number, plain, workplace } from "../core/text.js";
+import { firstLine, MODES, modeOf, money, number, plain, rightsOf, titleOf, workplace } from "../core/text.js";
 import "../core/virtual.js";
-import { itemElement } from "./items.js";
+import "./composer.js";
+import { itemElement, planList } from "./items.js";
 import { showFiles, showReview } from "./review-view.js";
 
 const BUSY = ["working", "waiting", "starting"];
 const OPEN_QUESTION = ".question:not(.closed)";
-const TALLEST_INPUT = 200;
 const JUMP_HEIGHT = 60;
 
 class SessionView extends HTMLElement {
@@ -26,32 +26,32 @@ class SessionView extends HTMLElement {
   jump = button("Latest", () => this.list.toEnd(), { glyph: "down", kind: "jump", hidden: true });
   status = h("p", { class: "status", role: "status" });
   foot = h("footer", { class: "composer" });
-  input = h("textarea", {
-    rows: 1,
-    placeholder: "Write a message",
-    "aria-label": "Message to the agent",
-    enterkeyhint: "send",
-  });
+  pinned = h("details", { class: "pinned", hidden: true });
+  choices = h("span", { class: "session-choices" });
+  composer = h("message-composer");
   sendButton = button("", () => this.submit(), { glyph: "send", kind: "primary", title: "Send" });
+  settingsKey = "";
+  /** @type {Page.Report} */
+  report = {};
+  planKey = "";
   /** @type {Page.ItemContext} */
   context = {
     cards: new Map(),
     cwd: () => this.opened?.view?.cwd,
     workplace: () => (this.opened?.view ? workplace(this.opened.view) : ""),
+    whoAnswered: (requestId) => this.opened?.answeredBy.get(requestId) ?? "",
     questionOf: (request) => this.questionOf(request),
+    changeQueue: (action, item) => this.changeQueue(action, item).catch(complain),
   };
 
   connectedCallback() {
-    replace(this, this.head, h("div", { class: "stream" }, this.list, this.jump), this.status, this.foot);
+    const line = h("div", { class: "status-line" }, this.status, this.choices);
+    replace(this, this.head, this.pinned, h("div", { class: "stream" }, this.list, this.jump), line, this.foot);
     this.list.addEventListener("top", () => this.opened?.loadEarlier());
     for (const event of ["scroll", "drawn"])
       this.list.addEventListener(event, () => this.drawJump(), { passive: true });
-    this.input.addEventListener("input", () => this.resizeInput());
-    this.input.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-      event.preventDefault();
-      this.submit();
-    });
+    this.composer.submit = () => this.submit();
+    this.composer.complete = (mark, text) => this.complete(mark, text);
     store.listen("session sessions link questions", () => this.draw(), { signal: this.leave.signal });
     if (this.sessionId) this.load(this.sessionId);
   }
@@ -93,8 +93,92 @@ class SessionView extends HTMLElement {
     if (!this.opened || !view) return;
     this.drawHead(view);
     this.list.show(this.items(this.opened), (item, before) => this.element(item, before));
+    this.drawPlan(this.opened, view);
     this.drawStatus(this.opened, view);
+    this.drawChoices(view);
     this.drawComposer(view);
+  }
+
+  /**
+   * The plan stays in sight while it is carried out, folded to the step that is under way.
+   * @param {Page.OpenSession} opened
+   * @param {Page.Session} view
+   */
+  drawPlan({ fold }, view) {
+    const steps = fold.plan?.steps ?? [];
+    const done = steps.filter(({ status }) => status === "completed").length;
+    const current = steps.find(({ status }) => status === "in_progress") ?? steps[done];
+    this.pinned.hidden = !BUSY.includes(view.activity) || !current;
+    const key = JSON.stringify(steps);
+    if (this.pinned.hidden || this.planKey === key) return;
+    this.planKey = key;
+    const summary = h("summary", {}, icon("plan"), h("b", {}, `${done}/${steps.length}`), firstLine(current?.text, 90));
+    replace(this.pinned, summary, planList(steps));
+  }
+
+  /**
+   * Permissions and what else the agent lets one choose, where the session goes on.
+   * @param {Page.Session} view
+   */
+  async drawChoices(view) {
+    const { activity, nativeId, model, turn } = view;
+    const key = JSON.stringify([activity, nativeId, model, modeOf(view), turn]);
+    if (this.settingsKey === key) return;
+    this.settingsKey = key;
+    if (view.activity === "ended" || !view.nativeId) {
+      replace(this.choices);
+      return;
+    }
+    const read = (/** @type {string} */ what) => get(`${sessionPath(view.id)}/${what}`).catch(() => ({}));
+    const [report, answer] = await Promise.all([read("agent"), read("settings")]);
+    if (this.settingsKey !== key) return;
+    this.report = report;
+    if (this.opened) this.drawStatus(this.opened, view);
+    /** @type {Page.Setting[]} */
+    const settings = answer.settings ?? [];
+    const mode = choice(
+      "Permissions",
+      MODES.map(([value, name]) => ({ value, name })),
+      modeOf(view),
+      (value) => store.change(view.id, rightsOf(value)),
+    );
+    const offered = settings.filter(({ kind, choices, locked }) => kind !== "mode" && choices.length > 1 && !locked);
+    replace(
+      this.choices,
+      mode,
+      offered.map(({ id, name, choices, value }) =>
+        choice(plain(name || id), choices, value, (chosen) =>
+          call("PATCH", `${sessionPath(view.id)}/settings`, { id, value: chosen }),
+        ),
+      ),
+    );
+  }
+
+  /** @type {Page.Complete} */
+  async complete(mark, text) {
+    if (mark === "/") {
+      const { commands } = await get(`${sessionPath(this.sessionId)}/agent`);
+      const matches = commands.filter((/** @type {{ name: string }} */ { name }) => name.startsWith(text));
+      return matches.map((/** @type {any} */ { name, description }) => [name, description]);
+    }
+    const { paths } = await get(`${sessionPath(this.sessionId)}/find${query({ text })}`);
+    return paths.map((/** @type {string} */ path) => [path, ""]);
+  }
+
+  /**
+   * @param {"edit" | "up" | "remove" | "resume"} action
+   * @param {Page.QueuedItem} item
+   */
+  async changeQueue(action, { id, text, place }) {
+    const path = `${sessionPath(this.sessionId)}/messages/${encodeURIComponent(id)}`;
+    if (action === "resume") await store.change(this.sessionId, { queuePaused: false });
+    else if (action === "remove") await call("DELETE", path);
+    else if (action === "up") await call("PATCH", path, { place: place - 1 });
+    else {
+      const prompt = await edited(text);
+      if (prompt && prompt !== text) await call("PATCH", path, { prompt });
+    }
+    await this.opened?.readQueue();
   }
 
   /**
@@ -150,7 +234,7 @@ class SessionView extends HTMLElement {
         h("h1", { dir: "auto" }, firstLine(title || view.id, 120)),
         h("p", { class: "quiet" }, h("span", { class: `dot ${dot}` }), ` ${place}`),
       ),
-      BUSY.includes(activity) && button("Stop", () => this.act("interrupt"), stop),
+      BUSY.includes(activity) && button("Stop", () => this.act("interrupt", { pause: true }), stop),
       button("", () => this.showMenu(view), more),
     );
   }
@@ -173,9 +257,10 @@ class SessionView extends HTMLElement {
   drawStatus({ fold, online, ended }, view) {
     const unsent = store.outbox.filter(({ id }) => id === view.id).length;
     const tokens = fold.usage?.totalTokens ?? view.usage?.totalTokens;
+    const { contextUsed, contextSize, quotas } = this.report;
     let activity = "";
     if (!online && !ended) activity = "offline, reconnecting…";
-    else if (view.openQuestions) activity = "waiting for your answer";
+    else if (view.openQuestions) activity = "needs your approval";
     else if (view.activity === "working" || view.activity === "starting") activity = "working…";
     const words = [
       activity,
@@ -183,27 +268,27 @@ class SessionView extends HTMLElement {
       unsent && `${unsent} not sent`,
       tokens && `${number(tokens)} tokens`,
       money(fold.cost ?? view.costUsd),
+      contextUsed && contextSize && `context ${Math.round((100 * contextUsed) / contextSize)}%`,
+      quotas?.map(({ name, usedPercent }) => `${name}: ${Math.round(usedPercent)}% used`).join(" · "),
     ];
     const text = words.filter(Boolean).join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
   }
 
-  resizeInput() {
-    this.input.style.height = "auto";
-    if (this.input.value) this.input.style.height = `${Math.min(this.input.scrollHeight, TALLEST_INPUT)}px`;
-  }
-
   /** @param {Page.Session} view */
-  drawComposer({ activity, keepOpen, nativeId, worktree, branch }) {
+  drawComposer({ agent, activity, keepOpen, nativeId, worktree, branch }) {
     const ended = activity === "ended";
     const key = `${ended} ${keepOpen} ${nativeId} ${worktree}`;
     if (this.composerKey === key) return;
     this.composerKey = key;
+    const { input, actions, attach } = this.composer;
+    input.placeholder = ended ? "Continue from here" : `Message ${titleOf(agent)}…`;
+    attach.hidden = ended;
     if (!ended) {
-      replace(this.foot, this.input, this.sendButton);
+      replace(actions, this.sendButton);
+      replace(this.foot, this.composer);
       return;
     }
-    this.input.placeholder = "Continue from here";
     const outcomes = {
       "": "",
       open: "",
@@ -214,27 +299,25 @@ class SessionView extends HTMLElement {
     if (!nativeId || outcome) replace(this.foot, h("p", { class: "quiet" }, "This session has ended. ", outcome));
     else {
       const resume = button("Resume", () => this.submit("resume"), { glyph: "send", kind: "primary" });
-      replace(
-        this.foot,
-        this.input,
-        resume,
-        button("Fork", () => this.submit("fork"), { glyph: "fork" }),
-      );
+      const fork = button("Fork", () => this.submit("fork"), { glyph: "fork" });
+      replace(actions, resume, fork);
+      replace(this.foot, this.composer);
     }
   }
 
   async submit(verb = "resume") {
-    const prompt = this.input.value.trim();
+    const { prompt, attachments, input } = this.composer;
     const view = this.opened?.view;
-    if (!prompt || !view) return this.input.focus();
+    if (!prompt || !view) return input.focus();
     try {
       if (view.activity === "ended") return await this.continueAs(view, verb, prompt);
-      this.input.value = "";
-      this.resizeInput();
-      await store.send(view.id, prompt);
+      this.composer.clear();
+      await store.send(view.id, prompt, attachments);
       announce("Sent");
     } catch (fault) {
-      this.input.value ||= prompt;
+      input.value ||= prompt;
+      this.composer.attachments = attachments;
+      this.composer.drawChips();
       toast(messageOf(fault), "error");
     }
   }
@@ -246,17 +329,16 @@ class SessionView extends HTMLElement {
    */
   async continueAs(view, verb, prompt) {
     const session = await store.act(view.id, verb, { prompt });
-    this.input.value = "";
+    this.composer.clear();
     location.hash = `#/s/${session.id}`;
   }
 
-  /** @param {string} verb */
-  async act(verb) {
-    try {
-      await store.act(this.sessionId, verb);
-    } catch (fault) {
-      toast(messageOf(fault), "error");
-    }
+  /**
+   * @param {string} verb
+   * @param {unknown} [body]
+   */
+  async act(verb, body) {
+    await store.act(this.sessionId, verb, body).catch(complain);
   }
 
   /** @param {Page.Session} view */
@@ -296,7 +378,7 @@ class SessionView extends HTMLElement {
       dialog,
       form,
       button(
-        "Changes since the start",
+        "View diff",
         closing(() => showReview(view)),
         { glyph: "file" },
       ),
@@ -319,7 +401,7 @@ class SessionView extends HTMLElement {
           closing(() => this.fork(view)),
           { glyph: "fork" },
         ),
-      button(view.archived ? "Restore from the archive" : "Archive", archive, { glyph: "folder" }),
+      button(view.archived ? "Unarchive" : "Archive", archive, { glyph: "folder" }),
       exported("markdown", "md", "Export as Markdown"),
       exported("json", "jsonl", "Export as JSON"),
       button("Close", close, { kind: "plain", autofocus: true }), // not the title: a phone would bring its keyboard
@@ -329,10 +411,57 @@ class SessionView extends HTMLElement {
 
   /** @param {Page.Session} view */
   async fork(view) {
-    const prompt = this.input.value.trim();
+    const { prompt } = this.composer;
     if (prompt) await this.continueAs(view, "fork", prompt);
     else toast("First write what the fork should do, then fork");
   }
+}
+
+/** @param {unknown} fault */
+const complain = (fault) => toast(messageOf(fault), "error");
+
+/**
+ * @param {string} label
+ * @param {{ value: string, name: string }[]} choices
+ * @param {string} value
+ * @param {(value: string) => Promise<unknown>} change
+ */
+function choice(label, choices, value, change) {
+  const known = choices.some((one) => one.value === value) ? choices : [{ value, name: value }, ...choices];
+  const options = known.map((one) => h("option", { value: one.value }, plain(one.name || one.value)));
+  const select = h("select", { "aria-label": label, title: label }, options);
+  select.value = value;
+  select.addEventListener("change", async () => {
+    try {
+      await change(select.value);
+      toast(`${label}: ${select.selectedOptions[0]?.textContent} from the next message on`);
+    } catch (fault) {
+      select.value = value;
+      complain(fault);
+    }
+  });
+  return select;
+}
+
+/**
+ * @param {string} text
+ * @returns {Promise<string>} empty when nothing is to change
+ */
+function edited(text) {
+  return new Promise((resolve) => {
+    const area = h("textarea", { rows: 6, "aria-label": "Queued message", value: text });
+    const dialog = h("dialog", { class: "sheet", "aria-label": "Edit a queued message" }, area);
+    const save = () => {
+      resolve(area.value.trim());
+      dialog.close();
+    };
+    dialog.append(
+      button("Save", save, { kind: "primary" }),
+      button("Cancel", () => dialog.close(), { kind: "plain" }),
+    );
+    dialog.addEventListener("close", () => resolve(""));
+    showDialog(dialog);
+  });
 }
 
 customElements.define("session-view", SessionView);
