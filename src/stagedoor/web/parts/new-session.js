@@ -75,7 +75,7 @@ class NewSession extends HTMLElement {
     const chosen = this.chosenAgents();
     const list = this.querySelector(".agents");
     if (!list) return;
-    const shown = agents.map((agent) => agentChoice(agent, chosen.includes(agent.agent)));
+    const shown = inOrder(agents).map((agent) => agentChoice(agent, chosen.includes(agent.agent)));
     if (list.innerHTML === h("div", {}, shown).innerHTML) return;
     replace(list, shown);
     if (!chosen.length) this.check(`input[name=agent][value="${firstChoice(agents, undefined)}"]`);
@@ -112,7 +112,7 @@ class NewSession extends HTMLElement {
         h(
           "div",
           { class: "agents" },
-          agents.map((agent) => agentChoice(agent, agent.agent === first)),
+          inOrder(agents).map((agent) => agentChoice(agent, agent.agent === first)),
         ),
         h("label", { class: "check" }, this.several, "Compare several agents, each in its own git worktree"),
       ),
@@ -343,6 +343,12 @@ class NewSession extends HTMLElement {
     else this.startButton.disabled = false;
   }
 }
+
+/**
+ * Those that can be chosen first.
+ * @param {Page.Agent[]} agents
+ */
+const inOrder = (agents) => [...agents].sort((a, b) => Number(b.installed && b.enabled) - Number(a.installed && a.enabled));
 
 /**
  * @param {Page.Agent[]} agents
