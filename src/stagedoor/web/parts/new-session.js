@@ -348,7 +348,10 @@ class NewSession extends HTMLElement {
  * Those that can be chosen first.
  * @param {Page.Agent[]} agents
  */
-const inOrder = (agents) => [...agents].sort((a, b) => Number(b.installed && b.enabled) - Number(a.installed && a.enabled));
+const inOrder = (agents) => {
+  const usable = agents.filter(({ installed, enabled }) => installed && enabled);
+  return [...usable, ...agents.filter((agent) => !usable.includes(agent))];
+};
 
 /**
  * @param {Page.Agent[]} agents
