@@ -5,6 +5,7 @@ Then one prompt on it and on the embedded agent at once, from the first tap to w
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -34,6 +35,9 @@ SCRIPT = [
     native("ExitPlanMode", plan="# Rounding\n\n1. Write the **test**\n2. Round"),
     say("And again."),
 ]
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 WAIT = "Wait for me"
 RACE = "Sum without loss of cents"
 EXACT, ROUNDED = "math.fsum(items)", "round(sum(items), 2)"
@@ -98,8 +102,12 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     visit.answer(page, "Allow once")
     expect(page.locator(".diff .added").last).to_contain_text("round(sum(items), 2)")
     expect(page.locator(".reply", has_text="Rounded.")).to_be_visible()
+    picture = {"name": "shot.png", "mimeType": "image/png", "buffer": PNG}
+    page.get_by_label("Files to attach").set_input_files([picture])
+    expect(page.locator(".attachment img")).to_be_visible()
     page.get_by_label("Message to the agent").fill("And again")
-    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect(page.locator(".note", has_text="attached: 1-shot.png")).to_be_visible()
     expect(page.locator(f"{OPEN} h3").first).to_have_text("claude has a plan")
     expect(page.locator(f"{OPEN} .proposal li")).to_have_text(["Write the test", "Round"])
     visit.in_reach(page, "Carry it out")
@@ -111,6 +119,7 @@ def test_the_tour_with_claude_code(visit: Any, stage: Any, model: ScriptedModel)
     outcomes = " ".join(str(outcome) for request in model.requests for outcome in request.outcomes)
     assert "Half up" in outcomes
     assert "not that file" in outcomes
+    assert base64.b64encode(PNG).decode() in str([request.body for request in model.requests])
     assert [request.prompt for request in model.requests if request.beyond] == []
 
 
@@ -127,7 +136,7 @@ def test_a_message_is_said_into_the_running_turn_where_the_agent_can_take_it(
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".tool")).to_contain_text("until")
     page.get_by_label("Message to the agent").fill("Mind the tests")
-    page.get_by_role("button", name="Send").click()
+    page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator(".prompt:not(.queued) .bubble")).to_have_text([WAIT, "Mind the tests"])
     (folder / "go").touch()
     expect(page.locator(".reply", has_text="Done.")).to_be_visible()

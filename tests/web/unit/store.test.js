@@ -150,6 +150,40 @@ describe("messages", () => {
     );
   });
 
+  test("what waits knows its place, and is made anew when its words or its state change", async () => {
+    const [store, open] = await opened(view({ queued: 2 }));
+    const messages = [
+      { id: "a", prompt: "One" },
+      { id: "b", prompt: "Two" },
+    ];
+    server.answers[`GET ${MESSAGES}`] = { messages };
+    await open.readQueue();
+    const [one, two] = open.waiting();
+    assert.deepEqual([one.id, one.place, two.id, two.place, one.paused], ["a", 0, "b", 1, false]);
+    assert.equal(open.waiting()[0].version, one.version);
+    store.sessions.set("s", view({ queued: 2, queuePaused: true }));
+    assert.equal(open.waiting()[0].paused, true);
+    assert.notEqual(open.waiting()[0].version, one.version);
+    server.answers[`GET ${MESSAGES}`] = { messages: [{ id: "a", prompt: "Edited" }, messages[1]] };
+    await open.readQueue();
+    assert.deepEqual(shown(open), [
+      ["Edited", "queued"],
+      ["Two", "queued"],
+    ]);
+  });
+
+  test("files are sent at once and never stored in the browser", async () => {
+    const [store] = await opened();
+    await store.send("s", "Look", [{ name: "a.png", content: "AAAA", size: 3, picture: "data:" }]);
+    assert.deepEqual(
+      server.of(POST).map(({ body }) => body),
+      [{ prompt: "Look", attachments: [{ name: "a.png", content: "AAAA" }] }],
+    );
+    server.online = false;
+    await assert.rejects(store.send("s", "Again", [{ name: "a.png", content: "AAAA", size: 3, picture: "" }]));
+    assert.deepEqual(stored("stagedoor-outbox") ?? [], []);
+  });
+
   test("a turn that starts while the queue is read leaves nothing behind", async () => {
     const [store, open] = await opened();
     const reads = [];
@@ -290,6 +324,29 @@ describe("sessions and questions", () => {
     await settled();
     assert.deepEqual([...store.sessions.keys()], ["old", "s"]);
     assert.equal(store.hasMore, true);
+  });
+
+  test("who answered is read from the questions and shown on their cards", async () => {
+    const [, open] = await opened();
+    const request = { type: "permission_request", seq: 1, requestId: "q", input: {} };
+    const resolved = { type: "permission_resolved", seq: 2, requestId: "q", decision: "allow", by: "client" };
+    server.answers["GET /api/sessions/s/permissions"] = { permissions: [{ id: "q", who: "phone", request }] };
+    server.socket("/ws/sessions/s").deliver(request, resolved);
+    const { version } = open.fold.questions.get("q");
+    await settled();
+    assert.equal(open.answeredBy.get("q"), "phone");
+    assert.ok(open.fold.questions.get("q").version > version);
+  });
+
+  test("agents are remembered for the next visit", async () => {
+    const [store] = await opened();
+    assert.equal(store.rememberedAgents(), null);
+    server.answers["GET /api/agents"] = { agents: [{ agent: "understudy", title: "Understudy", installed: true }] };
+    await store.loadAgents();
+    assert.deepEqual(
+      store.rememberedAgents().map(({ agent }) => agent),
+      ["understudy"],
+    );
   });
 
   test("offline, what was read stays", async () => {

@@ -103,8 +103,8 @@ declare namespace Page {
     model: string;
     tier: string;
     approval: string | null;
-    parentId: string | null;
-    forked: boolean;
+    /** The session that has started this one. */
+    parent?: string;
     turn: number;
     wanted: { cwd?: string } | null;
   }

@@ -207,7 +207,7 @@ class SessionList extends HTMLElement {
     let dot = activity === "ended" ? state : activity;
     if (hasFailed(session)) [label, dot] = [OUTCOMES[status ?? ""] ?? STATES.failed, "failed"];
     if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
-    const child = session.parentId && !session.forked ? "child" : "";
+    const child = session.parent && store.sessions.has(session.parent) ? "child" : "";
     return h(
       "a",
       {
@@ -268,11 +268,26 @@ function grouped(sessions) {
     const path = session.wanted?.cwd || session.cwd;
     projects.set(path, [...(projects.get(path) ?? []), session]);
   }
-  if (projects.size < 2) return sessions;
+  if (projects.size < 2) return nested(sessions);
   const names = [...projects.keys()].map(lastPart);
   const name = (/** @type {string} */ path) =>
     names.filter((other) => other === lastPart(path)).length > 1 ? path : lastPart(path);
-  return [...waiting, ...[...projects].flatMap(([path, own]) => [plain(name(path)), ...own])];
+  return [...waiting, ...[...projects].flatMap(([path, own]) => [plain(name(path)), ...nested(own)])];
+}
+
+/**
+ * Those that another session has started come right behind it.
+ * @param {Page.Session[]} sessions
+ * @returns {Page.Session[]}
+ */
+function nested(sessions) {
+  const ids = new Set(sessions.map(({ id }) => id));
+  /** @type {(session: Page.Session) => Page.Session[]} */
+  const behind = (session) => [
+    session,
+    ...sessions.filter(({ parent, openQuestions }) => parent === session.id && !openQuestions).flatMap(behind),
+  ];
+  return sessions.filter(({ parent, openQuestions }) => openQuestions || !parent || !ids.has(parent)).flatMap(behind);
 }
 
 /** @param {Page.Session} session */
