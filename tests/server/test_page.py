@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from stagedoor.server.page import accepts_gzip, files, page_file
+from stagedoor.server.bundle import bundle
+from stagedoor.server.page import BUNDLE, accepts_gzip, files, page_file
 
-TEXT = ("/", "/sw.js", "/static/app.js", "/static/style/frame.css", "/static/manifest.webmanifest")
+TEXT = ("/", "/sw.js", "/static/app.js", BUNDLE, "/static/style/frame.css", "/static/manifest.webmanifest")
 AS_IT_IS = ("/static/icons/any-192.png", "/static/icon.svg")
 BUDGET = 60_000
 
@@ -69,6 +70,32 @@ def test_only_comments_are_left_out(path: str) -> None:
             template = not template
 
 
+def modules() -> list[str]:
+    return [path for path in files() if path.endswith(".js") and path != "/sw.js"]
+
+
+def test_the_bundle_holds_every_module_once() -> None:
+    served = page_file(BUNDLE).plain.body.decode()
+    for path in modules():
+        lines = [line.strip() for line in page_file(path).plain.body.decode().split("\n")]
+        own = [line for line in lines if line and not line.startswith(("import", "export", "}"))]
+        assert f"{own[len(own) // 2]}\n" in served, path
+    assert served.count("=(()=>{\n") == len(modules())
+    assert not [line for line in served.split("\n") if line.startswith(("import ", "export "))]
+
+
+@pytest.mark.parametrize("path", modules())
+def test_no_text_in_backquotes_goes_over_lines(path: str) -> None:
+    """The bundle leaves out the indentation."""
+    assert [line for line in page_file(path).plain.body.decode().split("\n") if line.count("`") % 2] == []
+
+
+def test_modules_in_a_circle_are_refused() -> None:
+    sources = {"/a.js": 'import "./b.js";\n', "/b.js": 'import { a } from "./a.js";\n'}
+    with pytest.raises(ValueError, match="circle"):
+        bundle("/a.js", sources.__getitem__)
+
+
 @pytest.mark.parametrize("path", AS_IT_IS)
 def test_images_and_tiny_files_are_sent_as_they_are(server: Any, path: str) -> None:
     answer = server.http.get(path, headers={"accept-encoding": "gzip"})
@@ -108,7 +135,8 @@ def test_answers_of_the_api_are_never_compressed(server: Any, path: str) -> None
 def test_the_page_is_light(capsys: pytest.CaptureFixture[str]) -> None:
     """What travels on a first visit: the service worker, and every file that it stores; each once."""
     worker = files()["/sw.js"].read_text()
-    loaded = ["/sw.js", *(path for path in files() if f'"{path}"' in worker)]
+    loaded = ["/sw.js", *(path for path in (*files(), BUNDLE) if f'"{path}"' in worker)]
+    assert BUNDLE in loaded
     weights = {path: len(page_file(path).choose("gzip").body) for path in loaded}
     total = sum(weights.values())
     with capsys.disabled():

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from stagedoor.server.page import files
+from stagedoor.server.page import BUNDLE, files
 from stagedoor.service.views import TurnUsage
 from stagedoor.unified.events import Usage
 from tools.browser import FLAGS, find_browser
@@ -179,5 +179,5 @@ def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) ->
 def test_the_service_worker_stores_every_file_that_the_page_loads() -> None:
     """All but the PNG icons: only a system that installs the page, or shows a notification, loads those."""
     worker = files()["/sw.js"].read_text()
-    loaded = {path for path in files() if path != "/sw.js" and not path.endswith(".png")}
-    assert {path for path in files() if f'"{path}"' in worker} == loaded
+    loaded = {BUNDLE, *(path for path in files() if not path.endswith((".js", ".png")))}
+    assert {path for path in (*files(), BUNDLE) if f'"{path}"' in worker} == loaded

@@ -49,7 +49,7 @@ def test_changes_are_reviewed(visit: Any, stage: Any, size: str) -> None:
     page = visit(f"#/s/{session}", size, theme="dark" if size == "desk" else "light")
     expect(page.get_by_text("first", exact=True)).to_be_visible()
     stage.idle(session)
-    dialog = opened(page, "Changes since the start")
+    dialog = opened(page, "View diff")
     expect(dialog.locator("header")).to_contain_text("2 files+2−1")
     picture(page, f"review-{size}")
 
@@ -80,7 +80,7 @@ def test_changes_are_reviewed(visit: Any, stage: Any, size: str) -> None:
     )
 
     # Undo of a file, of a turn, and of the undo.
-    dialog = opened(page, "Changes since the start")
+    dialog = opened(page, "View diff")
     dialog.locator("details", has_text="shop.py").get_by_role("button", name="Undo…").click()
     choice = page.get_by_role("dialog", name="Undo")
     expect(choice.get_by_role("button", name="As before turn")).to_have_count(2)
@@ -155,7 +155,7 @@ def test_without_git_a_turn_is_undone_too(visit: Any, stage: Any) -> None:
     page = visit(f"#/s/{session}", "phone")
     expect(page.get_by_text("done", exact=True)).to_be_visible()
     stage.idle(session)
-    dialog = opened(page, "Changes since the start")
+    dialog = opened(page, "View diff")
     expect(dialog).to_contain_text("Without a git repository")
     dialog.get_by_role("button", name="Undo…").click()
     page.get_by_role("dialog", name="Undo").get_by_role("button", name="As before turn 1").click()

@@ -27,7 +27,7 @@ TOP_ITEM = """(() => {
   const one = [...list.querySelectorAll('[data-key]')].find(item => item.getBoundingClientRect().bottom > edge);
   return { key: Number(one.dataset.key) };
 })()"""
-LAST_HELD = "import('/static/core/store.js').then(({store}) => store.opened.events.at(-1)?.seq)"
+LAST_HELD = "document.querySelector('session-view').opened.events.at(-1)?.seq"
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 SHOWN_SEQS = "[...document.querySelectorAll('virtual-list [data-key]')].map(one => Number(one.dataset.key))"
 
@@ -106,9 +106,7 @@ def test_the_page_goes_on_after_the_server_was_killed(browser: Any, stage: Any, 
     visit.answer(page, "Allow once")
     expect(page.locator(".rule.success")).to_be_visible()
     log = [event["seq"] for event in outside.http.get(f"/api/sessions/{session}/events?limit=1000").json()["events"]]
-    received = page.evaluate(
-        "import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))"
-    )
+    received = page.evaluate("document.querySelector('session-view').opened.events.map(one => one.seq)")
     assert received == log == list(range(1, len(log) + 1))
     drawn = page.evaluate(SHOWN_SEQS)
     assert drawn == sorted(set(drawn))
@@ -215,7 +213,7 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
     )
     assert requests == 0
     assert page.evaluate("document.querySelectorAll('virtual-list *').length") < 1500
-    loaded = "import('/static/core/store.js').then(({store}) => store.opened.events.length)"
+    loaded = "document.querySelector('session-view').opened.events.length"
     assert page.evaluate(loaded) < 1000
     while (many := page.evaluate(loaded)) < len(events):
         page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
@@ -225,7 +223,7 @@ def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:
         page.evaluate(TWO_FRAMES)
         moved = abs(page.evaluate(TOP_ITEM)["key"] - top["key"])
         assert moved <= 6  # what is being read stays, to an item or two: texts above it are still drawn
-    seqs = page.evaluate("import('/static/core/store.js').then(({store}) => store.opened.events.map(one => one.seq))")
+    seqs = page.evaluate("document.querySelector('session-view').opened.events.map(one => one.seq)")
     assert seqs == list(range(1, len(events) + 1))
     page.evaluate("document.querySelector('virtual-list').scrollTop = 0")
     expect(page.locator(".reply", has_text=re.compile(r"^Number 0\b"))).to_be_visible()

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from .bundle import bundle
+
 _MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -29,6 +31,8 @@ _DOCS_FILES = {
     "/docs/docs.js": ("docs.js", "text/javascript"),
     "/docs/docs.css": ("docs.css", "text/css"),
 }
+BUNDLE = "/static/page.js"
+"""All modules of the page in one file."""
 _COMPRESSED_ALREADY = ("png",)
 _COMMENTED = ("js", "css")
 _WORTH_COMPRESSING = 400
@@ -63,7 +67,7 @@ class PageFile(msgspec.Struct, frozen=True):
 def routes(service: object = None) -> list[Route]:
     """One route per file: nothing outside the package can be requested."""
     docs = [_docs_route(path, name, media) for path, (name, media) in _DOCS_FILES.items()]
-    return [*(_route(path) for path in files()), *docs]
+    return [*(_route(path) for path in (*files(), BUNDLE)), *docs]
 
 
 @cache
@@ -78,9 +82,12 @@ def files() -> dict[str, Traversable]:
 
 @cache
 def page_file(path: str) -> PageFile:
-    file = files()[path]
-    ending = file.name.rpartition(".")[2]
-    body = without_comments(file.read_bytes()) if ending in _COMMENTED else file.read_bytes()
+    ending = path.rpartition(".")[2] if path != "/" else "html"
+    if path == BUNDLE:
+        body = bundle("/static/app.js", lambda module: without_comments(files()[module].read_bytes()).decode()).encode()
+    else:
+        body = files()[path].read_bytes()
+        body = without_comments(body) if ending in _COMMENTED else body
     digest = hashlib.sha256(body).hexdigest()[:32]
     gzipped = None
     if ending not in _COMPRESSED_ALREADY and len(body) >= _WORTH_COMPRESSING:

@@ -1,34 +1,12 @@
 // Stores the page's own files for the time without a connection. Answers of the API are never stored.
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
-const CACHE = "stagedoor-1";
+const CACHE = "stagedoor-2";
 const FILES = [
   "/",
-  "/static/app.js",
-  "/static/core/api.js",
-  "/static/core/dom.js",
-  "/static/core/fold.js",
-  "/static/core/link.js",
-  "/static/core/markdown.js",
-  "/static/core/store.js",
-  "/static/core/text.js",
-  "/static/core/virtual.js",
   "/static/icon.svg",
   "/static/manifest.webmanifest",
-  "/static/parts/compare-view.js",
-  "/static/parts/composer.js",
-  "/static/parts/diff-view.js",
-  "/static/parts/history-view.js",
-  "/static/parts/inbox-view.js",
-  "/static/parts/items.js",
-  "/static/parts/new-session.js",
-  "/static/parts/overview-view.js",
-  "/static/parts/pair-view.js",
-  "/static/parts/palette.js",
-  "/static/parts/question-card.js",
-  "/static/parts/review-view.js",
-  "/static/parts/session-list.js",
-  "/static/parts/session-view.js",
+  "/static/page.js",
   "/static/style/frame.css",
   "/static/style/stream.css",
   "/static/style/views.css",
