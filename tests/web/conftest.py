@@ -27,7 +27,7 @@ from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
 from tools.browser import FLAGS, find_browser
 
-BOUND = 60.0
+BOUND = 240.0
 TOKEN = "stagedoor_test-token-of-the-administrator"
 SIZES: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},

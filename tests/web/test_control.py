@@ -109,7 +109,7 @@ def test_a_new_session_is_there_at_once_and_chosen_with_a_thumb(visit: Any, stag
     prompt.press("Control+Enter")
     expect(page.locator(".reply")).to_contain_text("It is done.")
     view = stage.session(page.url.rpartition("/")[2])
-    assert (view["cwd"], view["tier"], view["model"]) == (str(folder), "autonomous", "understudy-mini")
+    assert (view["cwd"], view["tier"], view["wanted"]["model"]) == (str(folder), "autonomous", "understudy-mini")
     assert (folder / "done").exists()
     page.goto(f"{stage.url}/#/new")
     page.locator(".recent").get_by_role("button", name=f"picked-{size}").click()

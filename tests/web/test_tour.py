@@ -68,7 +68,7 @@ def test_start_stream_approve_diff_done(visit: Any, stage: Any, size: str) -> No
     expect(card).to_contain_text("python3 -B -c")
     expect(page).to_have_title("(1) Stagedoor")
     visit.answer(page, "Allow once")
-    expect(page.get_by_text("Rounded.")).to_be_visible()
+    expect(page.locator(".reply", has_text="Rounded.")).to_be_visible()
     expect(page.locator(".rule")).to_contain_text("Done")
     expect(page).to_have_title("Stagedoor")
     page.locator(".tool summary", has_text="python3").click()
