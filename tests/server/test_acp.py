@@ -19,6 +19,7 @@ import acp
 import pytest
 from acp import schema
 
+from stagedoor import cli
 from stagedoor.server.running import server_file
 
 BOUND = 240
@@ -245,20 +246,27 @@ def test_the_example_of_the_docs_runs_as_it_stands(tmp_path: Path) -> None:
     assert "[" in done.stdout  # it was asked
 
 
-def test_clear_errors_before_anything_is_served(connect: Connect, tmp_path: Path) -> None:
-    env = os.environ | {"STAGEDOOR_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
-    for words, code, part in (
-        (["--agent", "nobody"], 1, "nobody"),
-        (["--server", "local"], 1, "no server is running"),
-        (["--server", "ftp://x"], 1, "is not a server address"),
-        (["--server", "http://127.0.0.1:9", "--local"], 2, "contradict each other"),
-        (["--token-file", "x"], 2, "needs --server"),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "stagedoor.cli", "acp", *words], env=env, capture_output=True, text=True,
-            check=False, timeout=BOUND, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert (done.returncode != 0, part in done.stderr, done.stdout) == (True, True, ""), (words, code, done.stderr)
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--agent", "nobody"], "nobody"),
+        (["--server", "local"], "no server is running"),
+        (["--server", "ftp://x"], "is not a server address"),
+        (["--server", "http://127.0.0.1:9", "--local"], "contradict each other"),
+        (["--token-file", "x"], "needs --server"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_clear_errors_before_anything_is_served(
+    words: list[str], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("STAGEDOOR_HOME", str(tmp_path / "home"))
+    try:
+        code: object = cli.main(["acp", *words])
+    except SystemExit as end:
+        code = end.code
+    out, err = capsys.readouterr()
+    assert (code in (1, 2), part in err, out) == (True, True, ""), err
 
 
 def test_through_a_server_with_its_tool_servers_and_its_end(serve: Any, connect: Connect, script: Script) -> None:
@@ -267,6 +275,8 @@ def test_through_a_server_with_its_tool_servers_and_its_end(serve: Any, connect:
     added = [schema.McpServerStdio(name="sums", command=sys.executable, args=[str(tools)], env=[])]
     calling = script([{"mcp": {"server": "sums", "tool": "add", "arguments": {"a": 2, "b": 3}}}], [{"say": "Over."}])
 
+    asking = script([{"shell": "true"}], [{"say": "Over."}])
+
     async def main() -> None:
         async with serve() as server:
             token = server.home / "token"
@@ -274,11 +284,11 @@ def test_through_a_server_with_its_tool_servers_and_its_end(serve: Any, connect:
             token.chmod(0o600)
             flags = ["--server", server.url, "--token-file", str(token), "--agent", "understudy"]
             with server_file(server.home, server.service.settings, (server.host, server.port)):
-                for words in (flags, ["--agent", "understudy"]):
+                for words, servers, prompt in ((flags, added, calling), (["--agent", "understudy"], [], asking)):
                     editor = Editor()
                     async with connect(editor, *words, STAGEDOOR_HOME=str(server.home)) as agent:
-                        opened = await agent.new_session(cwd=str(server.workspace), mcp_servers=added)
-                        answer = await agent.prompt(session_id=opened.session_id, prompt=blocks(calling))
+                        opened = await agent.new_session(cwd=str(server.workspace), mcp_servers=servers)
+                        answer = await agent.prompt(session_id=opened.session_id, prompt=blocks(prompt))
                         await editor.shows("Over.")
                         assert (answer.stop_reason, len(editor.questions)) == ("end_turn", 1)
                     view = await server.service.sessions.get(opened.session_id)
