@@ -16,6 +16,7 @@ import stagedoor
 from stagedoor.transports.guard.processes import children, descendants
 from stagedoor.transports.process import LOST_GUARD
 from stagedoor.unified.events import Event
+from tests.processes import is_running
 
 BOUND = 240.0
 
@@ -52,12 +53,5 @@ def test_the_session_ends_with_an_error_that_says_why(tmp_path: Path, kill: str)
     assert len(killed) >= 5
     deadline = time.monotonic() + BOUND
     while any(map(is_running, killed)):  # the guard itself ends a moment after it has said its last word
-        assert time.monotonic() < deadline, [Path(f"/proc/{pid}/cmdline").read_text() for pid in killed]
+        assert time.monotonic() < deadline, killed
         time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from stagedoor.cli.questions import rule_text
+from tests.processes import is_running
 
 ASK_TWICE = '- shell: echo first >> log\n- shell: echo first >> log\n- say: "Over, **done**."\n'
 
@@ -141,7 +142,7 @@ def test_ctrl_c_twice_kills_an_agent_that_does_not_listen(stagedoor: Any, eventu
     terminal.type("\x03")
     assert terminal.end() == 130
     pid = int((stagedoor.workspace / "pid").read_text())
-    eventually(lambda: not Path(f"/proc/{pid}").exists())
+    eventually(lambda: not is_running(pid))
     assert terminal.echoes()
 
 

@@ -23,6 +23,7 @@ from stagedoor.testing.clis import find_cli, path_with_node
 from stagedoor.transports.executables import read_version
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.capabilities import Capabilities
+from tests.processes import command_lines
 from tools.clis import FOLDER, SECOND, second_executable
 from tools.compatibility import Outcome, Record, write
 
@@ -202,17 +203,7 @@ def cases(rig: Rig, request: pytest.FixtureRequest) -> Cases:
 
 def running(marker: str) -> list[str]:
     """The command lines, anywhere on this machine, that contain the marker."""
-    found: list[str] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            except OSError:
-                continue
-            if marker in line and state != b"Z":
-                found.append(line)
-    return found
+    return [line for pid, line in command_lines().items() if marker in line and pid != os.getpid()]
 
 
 class Napping:

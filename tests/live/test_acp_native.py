@@ -26,6 +26,7 @@ from stagedoor.errors import NotSupported, SessionNotFound
 from stagedoor.testing import ScriptedModel, endless, find_cli, say, shell, write_file
 from stagedoor.testing.script import Script
 from stagedoor.transports.launch import Exited
+from tests.processes import is_running
 
 pytestmark = pytest.mark.live
 BOUND = 300.0
@@ -97,15 +98,8 @@ def text_in(events: list[Event]) -> str:
     return "".join(update.text for update in updates if isinstance(update, AgentMessageChunk))
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except FileNotFoundError:
-        return False
-
-
 async def ended(pid: int) -> None:
-    while alive(pid):
+    while is_running(pid):
         await asyncio.sleep(0.05)
 
 
@@ -147,7 +141,7 @@ def test_turns_permissions_resume_and_list(program: Program, tmp_path: Path) -> 
                 assert not (stage.repo / "refused.txt").exists()
                 assert [question.tool_call.kind for question in questions] == ["edit", "execute"]
                 pid, first = session.pid, session.session_id
-            assert not alive(pid)
+            assert not is_running(pid)
             assert isinstance([event async for event in events][-1], Exited)
             if program.stores:
                 assert first in [stored.session_id for stored in await stage.client.list_sessions()]
@@ -191,7 +185,7 @@ def test_interrupt_mid_command_then_mid_text_then_cancel(program: Program, tmp_p
             assert end.stop_reason == "cancelled"
             pid = session.pid
             await session.cancel()
-            assert not alive(pid)
+            assert not is_running(pid)
             await ended(command)
 
     run(main)

@@ -36,6 +36,7 @@ from stagedoor.agents.claude.events import StreamEvent, SystemStatus, TaskNotifi
 from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, NotInstalled, NotSignedIn, SessionNotFound
 from stagedoor.testing import ScriptedModel, call, endless, find_cli, mcp, native, say, shell, structured, write_file
 from stagedoor.transports.launch import Exited
+from tests.processes import command_lines, is_running
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(find_cli("claude") is None, reason="claude is not installed")]
 BOUND = 300.0
@@ -95,17 +96,7 @@ def tool_results(events: list[Event]) -> list[ToolResultBlock]:
 
 def alive(marker: str) -> list[str]:
     """The command lines, anywhere on this machine, that contain the marker."""
-    lines: list[str] = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
-            try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            except OSError:
-                continue
-            if marker in line and state != b"Z":
-                lines.append(line)
-    return lines
+    return [line for pid, line in command_lines().items() if marker in line and pid != os.getpid()]
 
 
 async def wait_until_gone(marker: str) -> None:
@@ -270,7 +261,7 @@ def test_interrupt_mid_text_and_mid_command(start: Start) -> None:
                 await session.send("and?")
                 assert result_of(await turn(session)).result == "still here"
                 pid = session.pid
-            assert not Path(f"/proc/{pid}").exists()
+            assert not is_running(pid)
 
     run(main)
 
@@ -322,7 +313,7 @@ def test_cancel_and_dropping_leave_nothing_running(start: Start) -> None:
             del dropped
             gc.collect()
             await wait_until_gone(NAPS[3])
-            while Path(f"/proc/{pid}").exists():
+            while is_running(pid):
                 await asyncio.sleep(0.02)
 
     run(main)

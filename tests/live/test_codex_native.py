@@ -77,6 +77,7 @@ from stagedoor.testing.script import Script, mcp, native, say, shell, task, writ
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
 from stagedoor.transports.versions import numbers_of
+from tests.processes import command_lines
 
 CODEX = find_cli("codex")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CODEX is None, reason="the codex CLI is not installed")]
@@ -135,14 +136,7 @@ async def wait_until_gone(marker: str) -> None:
 
 
 def running(marker: str) -> list[str]:
-    names: list[str] = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
-                names.append(entry.name)
-        except OSError:
-            continue
-    return names
+    return [line for line in command_lines().values() if marker in line]
 
 
 def texts_of(events: Sequence[Any]) -> list[str]:

@@ -45,6 +45,7 @@ from stagedoor.testing import (
     write_file,
 )
 from stagedoor.transports.launch import Exited
+from tests.processes import command_lines, with_environment
 
 CLI = find_cli("gemini")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="Gemini CLI is not installed")]
@@ -79,15 +80,8 @@ class Stage:
             path.rename(path.with_name(f"session-{stamp}-{path.name.rpartition('-')[2]}"))
 
     def left_running(self) -> list[str]:
-        mark = f"HOME={self.environment.home}".encode()
-        commands: list[str] = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_bytes().split(b"\0"):
-                    commands.append((folder / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
-        return commands
+        lines = command_lines()
+        return [lines[pid] for pid in with_environment(f"HOME={self.environment.home}") if pid in lines]
 
     async def nothing_left(self) -> None:
         async with asyncio.timeout(BOUND):

@@ -58,6 +58,7 @@ from stagedoor.testing.clis import find_cli
 from stagedoor.testing.model import ScriptedModel
 from stagedoor.testing.script import Script, endless, question, say, shell, task, write_file
 from stagedoor.transports.launch import Exited
+from tests.processes import command_lines, is_running
 
 CLI = find_cli("opencode")
 pytestmark = [pytest.mark.live, pytest.mark.skipif(CLI is None, reason="the opencode CLI is not installed")]
@@ -122,14 +123,7 @@ async def events_until(events: AsyncIterator[Any], kind: type[Any]) -> list[Any]
 
 
 def running(marker: str) -> list[str]:
-    pids: list[str] = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes().replace(b"\0", b" "):
-                pids.append(entry.name)
-        except OSError:
-            continue
-    return pids
+    return [line for line in command_lines().values() if marker in line]
 
 
 async def has_ended(marker: str) -> None:
@@ -300,7 +294,7 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         await until(events, MessagePartUpdated, is_running_command)
         await session.cancel()
         assert not running(NAP)
-        assert not Path(f"/proc/{session.pid}").exists()
+        assert not is_running(session.pid)
         assert [type(event) for event in await events_until(events, Exited)][-2:] == [TurnEnded, Exited]
 
         forgotten = await stage.serve("COMMAND", permission=AUTONOMOUS)
@@ -309,7 +303,7 @@ def test_serve_interrupt_and_cancel_leave_nothing(tmp_path: Path) -> None:
         del forgotten
         gc.collect()
         await has_ended(NAP)
-        while Path(f"/proc/{pid}").exists():
+        while is_running(pid):
             await asyncio.sleep(0.02)
 
     routes: dict[str, Script] = {
@@ -382,7 +376,7 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             assert answer.stop_reason == "end_turn"
             assert (stage.cwd / "acp.txt").read_text() == "text\n"
             assert len(requests) == 1
-            words = Path(f"/proc/{session.pid}/cmdline").read_text().split("\0")
+            words = command_lines()[session.pid].split()
             async with httpx.AsyncClient(trust_env=False) as stranger:
                 url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/session"
                 assert (await stranger.get(url)).status_code == 401

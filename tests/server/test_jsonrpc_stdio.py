@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stagedoor.transports.guard.processes import descendants
+from tests.processes import is_running
 
 BOUND = 240.0
 Json = dict[str, Any]
@@ -92,7 +93,7 @@ def test_a_signal_ends_it_and_what_it_runs(start: Start, script: Any, tmp_path: 
     assert left
     process.terminate()
     assert end(process)[0] == 130
-    assert [pid for pid in left if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in left if is_running(pid)] == []
 
 
 def test_what_was_asked_before_the_end_is_answered(start: Start, tmp_path: Path) -> None:

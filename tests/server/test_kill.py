@@ -24,6 +24,8 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError, InvalidHandshake, InvalidMessage
 
+from tests.processes import with_environment
+
 KILLS = 100
 SESSIONS = 3
 """That run at the same time."""
@@ -132,13 +134,7 @@ class Server:
 
     def _survivors(self) -> list[int]:
         """The processes that a server of ours left."""
-        marker = f"{MARK}={self.mark}".encode()
-        found: list[int] = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and marker in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return [pid for pid in found if pid != self._foreman.pid]
+        return [pid for pid in with_environment(f"{MARK}={self.mark}") if pid != self._foreman.pid]
 
 
 class Watcher:

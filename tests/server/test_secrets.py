@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from stagedoor.secret_files import keep_secret
 from stagedoor.server.access.tokens import server_token
 from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, find_cli, mcp, say
+from tests.processes import command_lines
 
 OWN = ("token", "log.db", ".gitignore", "snapshots")
 
@@ -189,8 +189,4 @@ def test_what_tool_servers_are_given_stands_in_no_list_of_processes(
 
 
 def _arguments() -> list[str]:
-    found: list[str] = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            found.append(entry.read_bytes().decode(errors="replace"))
-    return found
+    return list(command_lines().values())

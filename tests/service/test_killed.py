@@ -32,6 +32,7 @@ from stagedoor.unified.events import (
     TurnStarted,
     decode,
 )
+from tests.processes import is_running
 
 CHILD = Path(__file__).with_name("child.py")
 KILLS = 10
@@ -121,15 +122,8 @@ def _ids(events: list[Event], kind: type[Any], name: str) -> list[str]:
 
 def _missing(pids: list[int]) -> bool:
     until = time.monotonic() + 240
-    while alive := [pid for pid in pids if _runs(pid)]:
+    while alive := [pid for pid in pids if is_running(pid)]:
         if time.monotonic() > until:
             return not alive
         time.sleep(0.02)
     return True
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

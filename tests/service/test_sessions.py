@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -19,6 +20,7 @@ from stagedoor.service.views import SessionSpec
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
+from tests.processes import command_lines
 
 WAITS = [{"stall": None}]
 
@@ -172,13 +174,12 @@ def test_a_program_that_dies_in_its_turn_fails_and_one_that_dies_between_turns_s
 
 def _kill_agents() -> None:
     """The agent itself, not the guard that stands over it."""
-    for pid in descendants(os.getpid()):
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"stagedoor.understudy" in words and b"guard.py" not in words:
+    below, lines = descendants(os.getpid()), command_lines()
+    for pid in below:
+        line = lines.get(pid, "")
+        if "stagedoor.understudy" in line and "guard.py" not in line:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        except (FileNotFoundError, ProcessLookupError):
-            continue
 
 
 def _all_gone() -> bool:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.processes import is_running
 from tests.shadow_git.hostile import build_base, run
 
 BOUND = 240.0
@@ -48,12 +49,12 @@ esac
     try:
         wait_until(pid_file.exists)
         pid = int(pid_file.read_text())
-        assert Path(f"/proc/{pid}").exists()
+        assert is_running(pid)
         assert [path.name for path in (work / ".git" / "worktrees").iterdir()] == ["understudy"]
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+    wait_until(lambda: not is_running(pid))
     wait_until(lambda: not list(scratch.glob("stagedoor-git-*")))
     wait_until(lambda: not list((work / ".git" / "worktrees").iterdir()))
     assert (run(work, "branch", "-a"), run(work, "worktree", "list")) == before

@@ -31,6 +31,7 @@ from stagedoor.testing import (
     think,
     write_file,
 )
+from tests.processes import with_environment
 
 pytestmark = pytest.mark.live
 PATIENCE = 240
@@ -98,13 +99,7 @@ class Runner:
 
     def processes(self) -> list[int]:
         """What still runs with our home in its environment, whoever its parent is now."""
-        mark = f"HOME={self.home.resolve()}".encode()
-        found: list[int] = []
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return found
+        return with_environment(f"HOME={self.home.resolve()}")
 
 
 def lines(printed: str) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import processes
 from tools import browser, packages
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +102,21 @@ def test_the_service_for_launchd_is_a_property_list() -> None:
     assert (service["RunAtLoad"], service["KeepAlive"]) == (True, {"SuccessfulExit": False})
     assert "/opt/homebrew/bin" in service["EnvironmentVariables"]["PATH"].split(":")
     assert f"{service['Label']}.plist" in text
+
+
+@pytest.mark.parametrize("has_proc", [processes.HAS_PROC, False])
+def test_who_runs_is_seen_without_proc_too(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "HAS_PROC", has_proc)
+    name = "portability-98431"
+    child = subprocess.Popen(["/bin/sh", "-c", "read line; exit", name], stdin=subprocess.PIPE)
+    try:
+        assert processes.is_running(child.pid)
+        assert processes.parent_of(child.pid) == os.getpid()
+        assert [pid for pid, line in processes.command_lines().items() if line.strip().endswith(name)] == [child.pid]
+    finally:
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.is_running(child.pid)  # it has ended, and was not collected
+    child.communicate()
+    assert not processes.is_running(child.pid)
+    assert processes.parent_of(child.pid) == 0

@@ -22,6 +22,7 @@ from stagedoor.transports.launch import SCRATCH, EndInput, Launch, Signal, Stall
 from stagedoor.transports.process import LOST_GUARD, ChildProcess, Silence
 from stagedoor.transports.tap import record_lines
 from stagedoor.wire.shapes import UnknownMessage
+from tests.processes import is_running, parent_of
 
 
 def python(code: str, **fields: object) -> Launch:
@@ -32,14 +33,6 @@ async def output(launch: Launch, **options: object) -> tuple[list[object], int, 
     async with await ChildProcess.start(launch, **options) as process:  # type: ignore[arg-type]
         lines = [line async for batch in process.batches() for line in batch]
         return [*lines], await process.wait(), process.stderr_tail
-
-
-def alive(pid: int) -> bool:
-    """Running, and not merely waiting to be collected."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def until(condition: Callable[[], bool], goal: str) -> None:
@@ -234,19 +227,19 @@ class TestNothingIsLeftRunning:
         async def main() -> list[int]:
             process = await ChildProcess.start(family())
             pids = await pids_of(process)
-            assert all(map(alive, pids))
+            assert all(map(is_running, pids))
             await asyncio.gather(process.stop(), process.stop())
             assert process.left_running == 0
             return pids
 
-        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+        assert [pid for pid in asyncio.run(main()) if is_running(pid)] == []
 
     def test_an_orphan_in_its_own_session(self) -> None:
         async def main() -> list[int]:
             async with await ChildProcess.start(family("orphan")) as process:
                 return await pids_of(process)
 
-        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+        assert [pid for pid in asyncio.run(main()) if is_running(pid)] == []
 
     def test_when_the_child_itself_exits(self) -> None:
         async def main() -> list[int]:
@@ -255,7 +248,7 @@ class TestNothingIsLeftRunning:
                 assert await process.wait() == 0
             return pids
 
-        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+        assert [pid for pid in asyncio.run(main()) if is_running(pid)] == []
 
     def test_when_the_task_is_cancelled(self) -> None:
         async def main() -> list[int]:
@@ -273,7 +266,7 @@ class TestNothingIsLeftRunning:
                 await task
             return pids
 
-        assert [pid for pid in asyncio.run(main()) if alive(pid)] == []
+        assert [pid for pid in asyncio.run(main()) if is_running(pid)] == []
 
     def test_when_it_is_abandoned(self) -> None:
         async def main() -> list[int]:
@@ -284,7 +277,7 @@ class TestNothingIsLeftRunning:
 
         pids = asyncio.run(main())
         gc.collect()
-        until(lambda: not any(map(alive, pids)), "an abandoned family to end")
+        until(lambda: not any(map(is_running, pids)), "an abandoned family to end")
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
     def test_when_we_are_killed(self, number: int, tmp_path: Path) -> None:
@@ -297,12 +290,12 @@ class TestNothingIsLeftRunning:
         assert ours.stdout
         with ours:
             pids = [int(word) for word in ours.stdout.readline().split()]
-            running = [alive(pids[0]), alive(pids[2])]  # the one between them ends by itself
+            running = [is_running(pids[0]), is_running(pids[2])]  # the one between them ends by itself
             running += [made.exists(), any(scratch.iterdir())]
             os.kill(ours.pid, number)
             ours.wait()
         assert running == [True, True, True, True]
-        until(lambda: not any(map(alive, pids)), "the family to end after us")
+        until(lambda: not any(map(is_running, pids)), "the family to end after us")
         until(lambda: not any(scratch.iterdir()), "its files to be removed")
         if number != signal.SIGINT:  # that one leaves us the time to remove our folders ourselves
             until(lambda: not made.exists(), "its folders to be removed")
@@ -349,10 +342,6 @@ def test_the_ladder_ends_a_child_in_order() -> None:
     assert asyncio.run(main((EndInput(0.2),)))[0] == -signal.SIGKILL
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 @pytest.mark.usefixtures("each_strategy")
 @pytest.mark.parametrize("kill", ["guard", "keeper", "both"])
 def test_a_guard_that_is_killed_takes_everything_along(kill: str) -> None:
@@ -373,7 +362,7 @@ def test_a_guard_that_is_killed_takes_everything_along(kill: str) -> None:
     assert (was_killed, words, code) == (True, LOST_GUARD, -signal.SIGKILL)
     promised = [agent, *guards] if kill == "both" else [agent, inner, orphan, *guards]
     try:
-        until(lambda: not any(map(alive, promised)), f"the end of {promised}")
+        until(lambda: not any(map(is_running, promised)), f"the end of {promised}")
     finally:
         for pid in (inner, orphan):  # where both were killed, those who left the session are not promised to end
             with contextlib.suppress(ProcessLookupError):
@@ -395,7 +384,7 @@ def test_where_both_are_killed_the_session_of_the_agent_ends() -> None:
             return [process.pid, int(line)]
 
     pids = asyncio.run(main())
-    until(lambda: not any(map(alive, pids)), "the end of the session")
+    until(lambda: not any(map(is_running, pids)), "the end of the session")
 
 
 def test_find_executable(tmp_path: Path) -> None:

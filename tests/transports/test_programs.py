@@ -16,6 +16,7 @@ import pytest
 from stagedoor.errors import LaunchError
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.transports.programs import Finished, ProgramOverdue, Programs, ProgramStopped, run_blocking, run_program
+from tests.processes import is_running
 
 BOUND = 240.0
 SH = "/bin/sh"
@@ -26,13 +27,6 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.usefixtures("each_strategy")
@@ -114,9 +108,9 @@ def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
     try:
         wait_until(pids_file.exists)
         pids = [int(word) for word in pids_file.read_text().split()]
-        assert all(map(is_alive, pids))
+        assert all(map(is_running, pids))
     finally:
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    wait_until(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not any(map(is_running, pids)))
     wait_until(lambda: not folder.exists())

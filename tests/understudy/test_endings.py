@@ -18,13 +18,7 @@ from stagedoor.agents.acp import (
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.transports.launch import Exited
 from stagedoor.understudy.workspace import WorkspaceCommand
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except FileNotFoundError:
-        return False
+from tests.processes import is_running
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -56,13 +50,13 @@ def test_interrupt_mid_command_kills_it(understudy: Any) -> None:
     async def main(dialogue: Any) -> None:
         await dialogue.session.send('[{"shell": "sleep 1000 & echo $! > pid; echo command; wait"}]')
         pid = await pid_in(understudy.workspace / "pid")
-        assert alive(pid)
+        assert is_running(pid)
         await dialogue.session.interrupt()
         reply = await dialogue.hear()
         assert reply.stop_reason == "cancelled"
         assert reply.ended == ["failed"]
         assert "Cancelled." in reply.outputs[0]
-        await until(lambda: not alive(pid))
+        await until(lambda: not is_running(pid))
         assert (await dialogue.say([{"say": "Still here."}])).text == "Still here."
 
     understudy.dialogue(main, mode="auto")
@@ -90,10 +84,10 @@ def test_a_command_that_leaves_something_behind_does_not_hold_up_the_turn(unders
         reply = await dialogue.say([{"shell": "sleep 1000 & echo $! > pid; echo left"}])
         assert reply.outputs == ["left\n"]
         pids.append(int((understudy.workspace / "pid").read_text()))
-        assert alive(pids[0])
+        assert is_running(pids[0])
 
     understudy.dialogue(main, mode="auto")
-    assert not alive(pids[0])
+    assert not is_running(pids[0])
 
 
 def test_closing_ends_commands_in_the_background_too(understudy: Any) -> None:
@@ -103,10 +97,10 @@ def test_closing_ends_commands_in_the_background_too(understudy: Any) -> None:
         step = {"shell": {"command": "echo $$ > pid; exec sleep 1000", "background": True}}
         assert (await dialogue.say([step])).ended == ["completed"]
         pids.append(await pid_in(understudy.workspace / "pid"))
-        assert alive(pids[0])
+        assert is_running(pids[0])
 
     understudy.dialogue(main, mode="auto")
-    assert not alive(pids[0])
+    assert not is_running(pids[0])
 
 
 @pytest.mark.parametrize(
@@ -174,6 +168,6 @@ def test_a_command_that_is_cancelled_while_it_begins_is_not_left_running(tmp_pat
             [command] = await asyncio.gather(beginning, return_exceptions=True)
             if isinstance(command, WorkspaceCommand):
                 await command.kill()
-            assert [pid for pid in descendants(os.getpid()) if alive(pid)] == []
+            assert [pid for pid in descendants(os.getpid()) if is_running(pid)] == []
 
     asyncio.run(main())

@@ -10,6 +10,7 @@ from typing import Any
 
 from stagedoor.agents.acp import Content, McpServerStdio, RequestPermission
 from stagedoor.understudy import command
+from tests.processes import is_running
 
 SERVER = McpServerStdio("sums", sys.executable, (str(Path(__file__).with_name("tools_server.py")),))
 MISSING = McpServerStdio("gone", "/no/such/program")
@@ -73,13 +74,6 @@ asyncio.run(main())
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except FileNotFoundError:
-        return False
-
-
 def wait_until(condition: Any) -> None:
     bound = time.monotonic() + 240
     while not condition():
@@ -93,10 +87,10 @@ def test_the_death_of_the_client_leaves_nothing_running(understudy: Any) -> None
         pid_file = understudy.workspace / "pid"
         wait_until(lambda: pid_file.exists() and pid_file.read_text().endswith("\n"))
         pid = int(pid_file.read_text())
-        assert alive(pid)
+        assert is_running(pid)
         client.send_signal(signal.SIGKILL)
         client.wait()
-    wait_until(lambda: not alive(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from stagedoor.errors import (
     SessionNotFound,
 )
 from stagedoor.transports.launch import Exited
+from tests.processes import is_running
 
 AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
 EVERYTHING = ClientCapabilities(True, True, True, True, True)
@@ -70,13 +71,6 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_create_follow_up_and_close(tmp_path: Path) -> None:
     async def main() -> None:
         session = await AcpClient(AGENT, tmp_path).create_session("say hello")
@@ -92,9 +86,9 @@ def test_create_follow_up_and_close(tmp_path: Path) -> None:
             assert text_in(await turn(events)) == "again"
             assert (await session.turn_ended()) == rest[-1]
             pid = session.pid
-            assert alive(pid)
+            assert is_running(pid)
         assert [event async for event in events][-1] == Exited(0, "")
-        assert not alive(pid)
+        assert not is_running(pid)
         with pytest.raises(SessionEnded):
             await session.send("say more")
 
@@ -280,8 +274,8 @@ def test_terminals(tmp_path: Path) -> None:
             await session.send("hold sleep 1000 & echo $! > pid; wait")
             await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
             pid = int((tmp_path / "pid").read_text())
-            assert alive(pid)
-        await until(lambda: not alive(pid))
+            assert is_running(pid)
+        await until(lambda: not is_running(pid))
 
     run(main())
 
@@ -353,10 +347,10 @@ def test_several_sessions_in_one_process_are_kept_apart(tmp_path: Path) -> None:
         pid = sessions[0].pid
         for session in sessions[:4]:
             await session.close()
-        assert alive(pid)
+        assert is_running(pid)
         await sessions[4].send("say last")
         assert text_in(await turn(readers[4])) == "last"
         await sessions[4].cancel()
-        assert not alive(pid)
+        assert not is_running(pid)
 
     run(main())

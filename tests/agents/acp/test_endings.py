@@ -30,6 +30,7 @@ from stagedoor.errors import (
     UnsupportedVersion,
 )
 from stagedoor.transports.launch import Exited
+from tests.processes import is_running
 
 AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
 EVERYTHING = ClientCapabilities(True, True, True, True, True)
@@ -62,13 +63,6 @@ def text_in(events: list[Event]) -> str:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
@@ -125,7 +119,7 @@ def test_a_forgotten_session_leaves_nothing_running(tmp_path: Path) -> None:
         pid = session.pid
         del session
         gc.collect()
-        await until(lambda: not alive(pid))
+        await until(lambda: not is_running(pid))
 
     run(main())
 
@@ -157,7 +151,7 @@ def test_an_exception_in_the_block_ends_everything(tmp_path: Path) -> None:
             async with await AcpClient(AGENT, tmp_path).create_session("wait") as session:
                 pid = session.pid
                 raise ZeroDivisionError
-        assert not alive(pid)
+        assert not is_running(pid)
 
     run(main())
 
@@ -208,6 +202,6 @@ def test_a_flood_that_nobody_reads_does_not_hold_up_the_end(tmp_path: Path) -> N
         await until(lambda: session._connection.congested)
         pid = session.pid
         await session.close()
-        assert not alive(pid)
+        assert not is_running(pid)
 
     run(main())

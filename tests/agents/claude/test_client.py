@@ -38,6 +38,7 @@ from stagedoor.errors import (
 )
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.shapes import UnknownMessage
+from tests.processes import is_running
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 INIT = '{"type":"system","subtype":"init","session_id":"s1","apiKeySource":"ANTHROPIC_API_KEY"}'
@@ -203,7 +204,7 @@ def test_nobody_reads_and_the_session_still_closes(program: Program, tmp_path: P
         body = f"hear(); say('{INIT}')\nfor _ in range(20000): say('{RESULT}')\nsys.stdin.read()"
         session = await ClaudeClient(tmp_path, program(body), ENV).create_session("hello")
         await session.cancel()
-        assert not Path(f"/proc/{session.pid}").exists()
+        assert not is_running(session.pid)
 
     run(main())
 
@@ -214,7 +215,7 @@ def test_a_program_that_ignores_everything_is_killed(program: Program, tmp_path:
         session = await ClaudeClient(tmp_path, program(body), ENV).create_session("hello")
         pid = session.pid
         await session.cancel()
-        assert not Path(f"/proc/{pid}").exists()
+        assert not is_running(pid)
         exited = (await rest(session))[-1]
         assert isinstance(exited, Exited)
         assert exited.code < 0

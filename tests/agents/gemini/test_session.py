@@ -21,6 +21,7 @@ from stagedoor.errors import LocalProtocolError, ProcessExited, SessionEnded
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
 from stagedoor.wire.shapes import UnknownMessage
+from tests.processes import command_lines
 
 INIT = 'print(\'{"type":"init","session_id":"s"}\', flush=True)'
 BOUND = 240.0
@@ -138,13 +139,6 @@ def test_a_cancelled_start_leaves_nothing(client, tmp_path):
 
     asyncio.run(main())
     deadline = time.monotonic() + 240
-    while [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path).encode() in _read(path)]:
+    while any(str(tmp_path) in line for line in command_lines().values()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -17,6 +17,7 @@ from stagedoor.agents.opencode.events import MessagePartDelta, ServerAnswer, Ser
 from stagedoor.errors import LaunchError, SessionEnded, StagedoorError, UnsupportedVersion
 from stagedoor.transports.launch import Exited
 from stagedoor.wire.shapes import UnknownMessage
+from tests.processes import HAS_PROC, is_running
 
 BOUND = 240.0
 FAKE = Path(__file__).parent / "fake_opencode.py"
@@ -136,6 +137,7 @@ def test_nothing_is_lost_on_a_reader_that_is_slow_and_one_that_is_not(client: Ca
     play(scene())
 
 
+@pytest.mark.skipif(not HAS_PROC, reason="only Linux tells which sockets are ours")
 def test_a_session_nobody_holds_leaves_no_process_and_no_socket(client: Callable[..., OpenCodeClient]) -> None:
     async def scene() -> None:
         session = await started(client(), "go")
@@ -145,7 +147,7 @@ def test_a_session_nobody_holds_leaves_no_process_and_no_socket(client: Callable
         assert sockets
         del session
         gc.collect()
-        while Path(f"/proc/{pid}").exists() or sockets & {*_sockets()}:
+        while is_running(pid) or sockets & {*_sockets()}:
             await asyncio.sleep(0.01)
 
     play(scene())

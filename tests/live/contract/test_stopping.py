@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import stagedoor
 from stagedoor.testing import say, shell
 from stagedoor.transports.guard.processes import descendants
+from tests.processes import is_running
 
 pytestmark = pytest.mark.live
 BOUND = 300.0
@@ -123,15 +123,8 @@ def test_kill_9_of_ourselves(rig: Any, stage: Any, cases: Any, play: Any, nappin
             await asyncio.wait_for(all_gone(below), BOUND)
 
     async def all_gone(pids: list[int]) -> None:
-        while any(Path(f"/proc/{pid}").exists() and _state(pid) != b"Z" for pid in pids):
+        while any(map(is_running, pids)):
             await asyncio.sleep(0.05)
 
     play(main)
     cases.settle()
-
-
-def _state(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
-    except OSError:
-        return b"Z"
