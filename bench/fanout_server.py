@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from bench.memory import resident
+
 TOKEN = "a-token-for-the-benchmark"
 
 
@@ -40,8 +42,7 @@ def answer(**fields: Any) -> None:
 
 
 def memory() -> int:
-    with Path("/proc/self/statm").open() as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resident()
 
 
 async def orders() -> asyncio.StreamReader:

@@ -123,7 +123,7 @@ def gemini_lines() -> None:
 
 MEMORY = """
 import json, sys
-from pathlib import Path
+from bench.memory import resident
 from stagedoor.agents.opencode import ServeProtocol
 from stagedoor.drivers.opencode.serve_dictionary import ServeDictionary
 protocol, dictionary = ServeProtocol(), ServeDictionary()
@@ -150,8 +150,7 @@ for number in range(int(sys.argv[1]) // 26):
         state = state | {"input": {"command": "ls"}, "metadata": {}, "time": {"start": 1, "end": 2}}
         feed("message.part.updated", part=tool | {"state": state}, time=1)
     feed("message.updated", info=info | {"time": {"created": 1, "completed": 2}, "finish": "tool-calls"})
-status = Path("/proc/self/status").read_text().splitlines()
-print(next(line for line in status if line.startswith("VmRSS")).split()[1])
+print(resident() // 1024)
 """
 
 

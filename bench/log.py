@@ -26,6 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.memory import resident
+
 if TYPE_CHECKING:
     from stagedoor.service.journal import Journal
     from stagedoor.service.session_log import SessionLog
@@ -186,9 +188,8 @@ def report(case: str, count: int, ours: float, bare: float) -> float:
     return bare / ours
 
 
-def resident() -> float:
-    status = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in status if line.startswith("VmRSS")).split()[1]) / 1024
+def megabytes() -> float:
+    return resident() / 2**20
 
 
 def replay(count: int) -> bool:
@@ -207,7 +208,7 @@ def replay(count: int) -> bool:
             await store.write(Append("long", [Record(seq, 1, "text_delta", BODY) for seq in range(first, last)]))
         await store.write(view)
 
-        before = resident()
+        before = megabytes()
         start = time.perf_counter()
         expected, exact, slowest, turned = 1, True, 0.0, start
         async for batch in Journal(store, LocalHub()).follow("long", 0):
@@ -216,7 +217,7 @@ def replay(count: int) -> bool:
             now = time.perf_counter()
             slowest, turned = max(slowest, now - turned), now
         ours = time.perf_counter() - start
-        grown = resident() - before
+        grown = megabytes() - before
         await store.close()
 
         db = sqlite3.connect(path)

@@ -20,6 +20,8 @@ import time
 from importlib import import_module
 from pathlib import Path
 
+from bench.memory import peak
+
 HERE = Path(__file__).parent
 SESSION = "3e35f0c2-8a39-4f5e-9d7a-4b8a2f1c0d11"
 
@@ -183,10 +185,8 @@ def measure(way: str, program: str) -> None:
     clock = Clock()
     start = time.process_time()
     asyncio.run(WAYS[way](program, clock))
-    # VmHWM and not ru_maxrss, which a child inherits from whoever started it.
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     cpu = time.process_time() - start
-    print(json.dumps({"events": clock.count, "seconds": clock.seconds, "cpu": cpu, "rss": int(peak.split()[1])}))
+    print(json.dumps({"events": clock.count, "seconds": clock.seconds, "cpu": cpu, "rss": peak() // 1024}))
 
 
 def compare(events: int, runs: int, ways: list[str], kind: str = "deltas") -> dict[str, dict[str, float]]:

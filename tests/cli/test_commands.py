@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.cli import COMMANDS
+from stagedoor.cli import COMMANDS, doctor
 from stagedoor.cli.completion import flags_of
 from stagedoor.cli.state import count_unrecognized, unrecognized_counts
 from stagedoor.unified.options import Options
@@ -86,6 +86,26 @@ def test_a_missing_agent_is_named_with_the_command_that_installs_it(stagedoor: A
     assert done.returncode == 3
     assert "is not installed" in done.stdout
     assert "    npm install -g " in done.stdout
+
+
+def test_doctor_says_how_agents_are_guarded_and_what_is_not_on_the_path(
+    stagedoor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"": "found in the process table" if sys.platform != "linux" else "guarded by the kernel (linux)",
+            "portable": "found in the process table (portable, as STAGEDOOR_GUARD says)",
+            "luck": "STAGEDOOR_GUARD='luck': choose linux or portable"}  # fmt: skip
+    for word, line in rows.items():
+        monkeypatch.setenv("STAGEDOOR_GUARD", word)
+        assert line in doctor._guard()[1]
+    for name in ("claude", "node"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr("stagedoor.transports.executables.INSTALLED_BY", {str(tmp_path): "Homebrew", "/no/such": "x"})
+    assert list(doctor._off_the_path({"PATH": f"/usr/bin:{tmp_path}"})) == []
+    [(mark, text)] = doctor._off_the_path({"PATH": "/usr/bin:/bin"})
+    assert (mark, text.splitlines()[0]) == (
+        "note", f"node, claude found in {tmp_path} (Homebrew), which is not on the PATH",
+    )  # fmt: skip
 
 
 def test_doctor_is_content_here_and_knows_what_was_not_recognized(

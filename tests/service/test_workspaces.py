@@ -390,7 +390,11 @@ async def watching(*places: Workspaces) -> AsyncIterator[list[Watched]]:
         yield matches
 
 
-def test_what_is_touched_is_told(repository: Path) -> None:
+@pytest.mark.parametrize("polling", ["", "1"], ids=["events", "polling"])
+def test_what_is_touched_is_told(repository: Path, polling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the events of the system's own, and by looking again and again where there are none."""
+    monkeypatch.setenv("WATCHFILES_FORCE_POLLING", polling)
+
     async def main() -> Watched:
         (repository / "node_modules").mkdir()
         async with watching(workspaces(repository)) as (watched,):
@@ -398,7 +402,8 @@ def test_what_is_touched_is_told(repository: Path) -> None:
             (repository / "new.txt").write_text("new\n")
             (repository / "gone.txt").unlink()
             await asyncio.to_thread(git, repository, "add", "new.txt")
-            while not ({("new.txt", "created"), ("gone.txt", "deleted")} <= watched.files and watched.git):
+            expected = {("new.txt", "created"), ("gone.txt", "deleted")}
+            while not (expected <= watched.files and (watched.git or polling)):  # a poll counts times in seconds
                 await watched.look()
         return watched
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bench import memory
 from tests import processes
 from tools import browser, packages
 
@@ -120,3 +121,11 @@ def test_who_runs_is_seen_without_proc_too(has_proc: bool, monkeypatch: pytest.M
     child.communicate()
     assert not processes.is_running(child.pid)
     assert processes.parent_of(child.pid) == 0
+
+
+def test_memory_is_measured_without_proc_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = b"x" * (64 * 2**20)
+    measured = [memory.resident(), memory.peak()]
+    monkeypatch.setattr(memory, "STATUS", Path("/no/such"))
+    assert all(64 * 2**20 < size < 64 * 2**30 for size in (*measured, memory.resident(), memory.peak()))
+    assert len(block) < memory.resident()
