@@ -162,7 +162,10 @@ class Shadow:
         return _users_settings(self._program, self._env, self._programs, self.folder)
 
     def close(self) -> None:
-        self._programs.close()  # no git writes to it any more
+        # First the folder: between two programs none writes to it, and until we take leave of it the guard removes it
+        # if we are killed. Then again, because one may have run that is ended only now.
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._programs.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Shadow:
