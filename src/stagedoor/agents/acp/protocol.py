@@ -5,7 +5,7 @@ One protocol serves one connection, which may carry many sessions; every event s
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -90,6 +90,7 @@ WITHOUT_MEANING = frozenset({"auth/status_update"})
 REFUSED = frozenset({"mcp/message"})
 """Requests of the unstable schema for what we never offer; any other unknown request is refused, too."""
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
+_CONVERSATION: frozenset[type] = frozenset(get_args(ConversationUpdate))
 
 _REQUEST_DECODERS: dict[str, msgspec.json.Decoder[AgentRequest]] = {
     method: msgspec.json.Decoder(shape) for method, shape in REQUESTS.items()
@@ -207,10 +208,10 @@ class AcpProtocol:
         events = self._withdrawn
         self._withdrawn = []
         match parse(strict(message)):
+            case Notification() as notification:  # first: the bulk of a stream
+                events += self._notified(message, notification)
             case UnknownMessage(why=why):
                 events.append(UnknownMessage(message, why))
-            case Notification() as notification:
-                events += self._notified(message, notification)
             case Request() as request:
                 events.append(self._question(message, request))
             case Response() as response:
@@ -256,7 +257,7 @@ class AcpProtocol:
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        replayed = isinstance(update, ConversationUpdate) and self._is_replay(params.session_id)
+        replayed = type(update) in _CONVERSATION and self._is_replay(params.session_id)
         return SessionUpdate(params.session_id, update, replayed)
 
     def _is_replay(self, session_id: str) -> bool:

@@ -208,17 +208,17 @@ class AcpDictionary:
         self._running = True
         match update:
             case updates.AgentMessageChunk():
-                prefix = self._manner.profile.mode_prefix
-                if prefix is not None and update.text.startswith(prefix):
-                    return [Notice(level="info", code="mode", message=update.text.removeprefix(prefix).strip())]
+                prefix, text = self._manner.profile.mode_prefix, update.text
+                if prefix is not None and text.startswith(prefix):
+                    return [Notice(level="info", code="mode", message=text.removeprefix(prefix).strip())]
                 parent = self._manner.parent(update.meta)
-                self._answered = self._answered or (parent is None and bool(update.text))
-                if update.text:
-                    return self._pieces.text(update.text, update.message_id or "", parent=parent)
+                self._answered = self._answered or (parent is None and bool(text))
+                if text:
+                    return self._pieces.text(text, update.message_id or "", parent=parent)
                 return _attached(update.block)
             case updates.AgentThoughtChunk():
-                parent = self._manner.parent(update.meta)
-                return self._pieces.thinking(update.text, parent=parent) if update.text else _attached(update.block)
+                parent, text = self._manner.parent(update.meta), update.text
+                return self._pieces.thinking(text, parent=parent) if text else _attached(update.block)
             case updates.AcpToolCall() | updates.ToolCallUpdate():
                 return [*self._pieces.whole(), *self._update_call(update), *self._progress(update)]
             case updates.AcpPlan():

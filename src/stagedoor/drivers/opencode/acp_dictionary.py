@@ -53,6 +53,7 @@ Call = TypeVar("Call", bound=AcpToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=ACP_PROFILE)
 INTERNAL = "Internal error: "
 LAST_STEP = "OpenCode tells the tokens of the last step only over ACP; the cost is the whole turn's"
+_PIECES = frozenset({AgentMessageChunk, AgentThoughtChunk})
 
 
 class _AnnouncedCall:
@@ -105,6 +106,9 @@ class OpenCodeAcpDictionary:
         self._interrupted = True
 
     def translate(self, native: acp_events.Event) -> list[Event]:
+        if type(native) is SessionUpdate and type(native.update) in _PIECES and not native.replayed:
+            self._rejected = False
+            return self._protocol.translate(native)
         match native:
             case SessionUpdate(update=UsageUpdate() as spent):
                 self._spent = self._spent if spent.cost is None else spent.cost.amount
@@ -113,9 +117,6 @@ class OpenCodeAcpDictionary:
                 return []
             case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call, replayed=False):
                 return self._call_update(native, call)
-            case SessionUpdate(update=AgentMessageChunk() | AgentThoughtChunk(), replayed=False):
-                self._rejected = False
-                return self._protocol.translate(native)
             case RequestPermission():
                 return self._question(native)
             case (
