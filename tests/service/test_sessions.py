@@ -316,7 +316,8 @@ def test_agents_see_no_variable_of_the_servers(kit: Any, monkeypatch: pytest.Mon
             names = {line.partition("=")[0] for line in output.splitlines()}
             assert {"SOMETHING_ELSE", "HOME", "PATH"} <= names
             ours = [name for name in names if name.startswith("STAGEDOOR_") and not name.startswith("STAGEDOOR_MARK_")]
-            assert ours == ["STAGEDOOR_UNDERSTUDY_HOME"]  # and the mark by which a portable guard knows its own
+            # Beside the mark by which a portable guard knows its own: which session it is, so that nesting is seen.
+            assert sorted(ours) == ["STAGEDOOR_SESSION", "STAGEDOOR_UNDERSTUDY_HOME"]
 
     kit.run(main())
 
