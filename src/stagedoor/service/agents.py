@@ -82,7 +82,8 @@ class Agents:
                 default = self._settings.default_agent or _first_ready(views)
                 self._views = tuple(replace(view, default=view.agent == default) for view in views)
                 self._until = self._clock() + self._fresh
-            return tuple(replace(view, settings=self._offered.get(view.agent, ())) for view in self._views)
+                self._show_settings()
+            return self._views
 
     async def settings(self, name: str) -> tuple[AgentSetting, ...]:
         """What a session of this agent would let one choose. An agent that speaks ACP is started once to see it; of
@@ -96,14 +97,20 @@ class Agents:
                     configured = self._settings.agents.get(agent.name, AgentSettings())
                     try:
                         self._offered[agent.name] = await agent.offered_settings(environment(configured))
+                        self._show_settings()
                     except StagedoorError as fault:
                         raise BadRequest(str(fault)) from fault
         return self._offered.get(agent.name, ())
 
     def note_settings(self, name: str, settings: Sequence[AgentSetting]) -> None:
         """A session has these: the next one of this agent will, too, but nothing of them is locked before it began."""
-        if settings:
-            self._offered[name] = tuple(replace(one, locked="") for one in settings)
+        offered = tuple(replace(one, locked="") for one in settings)
+        if offered and offered != self._offered.get(name):
+            self._offered[name] = offered
+            self._show_settings()
+
+    def _show_settings(self) -> None:
+        self._views = tuple(replace(view, settings=self._offered.get(view.agent, ())) for view in self._views)
 
     async def _look(self, name: str) -> AgentView:
         configured = self._settings.agents.get(name, AgentSettings())
