@@ -140,6 +140,8 @@ class AcpDictionary:
         self._answered = False  # whether there was any text since the last call
         self._terminals: dict[str, TerminalServed] = {}
         self.report = AgentReport()
+        self.model = ""
+        """The one that was asked for: it is set right after the agent has opened its session with another."""
         self.serves = False
         """What we serve in this session is told; a recording does not say what became of it."""
         self._served: dict[Id, str] = {}
@@ -489,7 +491,7 @@ class AcpDictionary:
         models, options = opened.models, opened.config_options or ()
         chosen = (option.current_value for option in options if option.category == "model")
         return Init(
-            model=models.current_model_id if models is not None else str(next(chosen, None) or ""),
+            model=self.model or (models.current_model_id if models is not None else str(next(chosen, None) or "")),
             agent_version=about.version if about is not None else "",
             native_session_id=opened.session_id,
             resumed=resumed,

@@ -71,6 +71,7 @@ def config(
     functions = functions_of(options)
 
     dictionary.serves = serve
+    dictionary.model = options.model or ""
     served = ServedCalls(options, ask, dictionary.served_call, edits=edits, free=free)
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
