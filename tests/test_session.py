@@ -236,6 +236,32 @@ def test_an_agent_that_takes_nothing_in_mid_turn_says_so(options: dict[str, Any]
     asyncio.run(main())
 
 
+def test_a_turn_is_undone_and_the_undo_too(options: dict[str, Any]) -> None:
+    work = Path(options["cwd"])
+
+    async def main() -> None:
+        opened = stagedoor.open("understudy", tier="autonomous", checkpoints=True, **options)
+        async with asyncio.timeout(BOUND), opened as session:
+            reader = session.events
+            async for _ in session.send(script([{"shell": "echo new > made.txt"}], [{"say": "done"}])):
+                pass
+            assert [(one.turn, one.kind) for one in await session.checkpoints()] == [(1, "turn")]
+            undone = await session.undo()
+            assert (undone.paths, (work / "made.txt").exists()) == (("made.txt",), False)
+            redone = await session.undo(checkpoint=undone.redo, paths=["made.txt"])
+            assert (redone.paths, (work / "made.txt").read_text()) == (("made.txt",), "new\n")
+        told = [event async for event in reader if isinstance(event, stagedoor.FilesRestored)]
+        assert [(event.before_turn, event.files, event.redo) for event in told] == [
+            (1, 1, undone.redo),
+            (1, 1, redone.redo),
+        ]
+        async with stagedoor.open("understudy", **options) as session:
+            with pytest.raises(stagedoor.NotSupported, match="open it with checkpoints=True"):
+                await session.undo()
+
+    asyncio.run(main())
+
+
 def test_interrupt_ends_the_turn_and_its_command_but_not_the_session(options: dict[str, Any]) -> None:
     async def main() -> None:
         async with asyncio.timeout(BOUND), stagedoor.open("understudy", tier="autonomous", **options) as session:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,7 +22,8 @@ from .drivers.agent import AnyDriver, NativeSession, Steerable
 from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.ground import ground_of, home_of
 from .permissions.questions import Judge, SessionQuestions
-from .register import Register, entry_of
+from .register import Register, entry_of, home
+from .shadow_git.checkpoints import UndoResult
 from .transports.launch import Exited
 from .transports.process import LOST_GUARD
 from .transports.programs import in_thread
@@ -55,7 +56,7 @@ from .unified.grammar import Grammar
 from .unified.options import APPROVALS, CONFINED, SANDBOXES, Options
 from .unified.settings import AgentReport, AgentSetting
 from .unified.tool_lists import ToolLists
-from .workspace import WorkspaceChanges, inside
+from .workspace import SessionCheckpoints, WorkspaceChanges, inside, restored
 
 if TYPE_CHECKING:
     from .permissions.audit import AuditEntry
@@ -127,6 +128,7 @@ class SessionEngine:
             Init(cwd=options.cwd, resumed=options.resume is not None, capabilities=as_json(driver.capabilities))
         )
         self._workspace = WorkspaceChanges(options.cwd) if options.watch_files else None
+        self.checkpoints = SessionCheckpoints(options, session_id, home())
         self._reported_changes: dict[str, FileChange] = {}
         self._unasked: dict[str, ToolUse] = {}
         """Calls that nobody was asked about so far."""
@@ -185,7 +187,16 @@ class SessionEngine:
         finally:
             self._starting = None
 
+    async def undo(self, *, turn: int | None, checkpoint: str, paths: Sequence[str]) -> UndoResult:
+        if self._grammar.in_turn:
+            raise LocalProtocolError("a turn is still running: read it to its end or call interrupt(), then undo")
+        result = await in_thread(self.checkpoints.restore, turn, checkpoint, paths, self._now())
+        self.emit(restored(result))
+        return result
+
     async def _start(self, prompt: str) -> None:
+        if self.checkpoints.on and (notice := await in_thread(self.checkpoints.take, self.turn, self._now())):
+            self.emit(notice)
         if self._workspace is not None and not await in_thread(self._workspace.begin):
             message = "the workspace is too large to be compared before and after a turn"
             self.emit(Notice(level="info", code="files_not_watched", message=message))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from .drivers.agent import AnyDriver
 from .engine import SessionEngine, milliseconds
+from .shadow_git.checkpoints import Checkpoint, UndoResult
+from .transports.programs import in_thread
 from .transports.relay import Reader
 from .trust.project import ProjectStanding
 from .unified.capabilities import Capabilities
@@ -131,6 +133,18 @@ class Session:
         ``who`` decided is written to the audit log.
         """
         self._engine.questions.answer(request_id, decision, who=who)
+
+    async def undo(self, *, turn: int | None = None, checkpoint: str = "", paths: Sequence[str] = ()) -> UndoResult:
+        """Put the workspace, or ``paths`` of it, back as it was before ``turn`` (left out: the last one).
+
+        Needs ``checkpoints=True``. ``checkpoint`` names any other of ``checkpoints()``: the result's ``redo`` undoes
+        the undo. Ignored files and git's own folders stay as they are.
+        """
+        return await self._engine.undo(turn=turn, checkpoint=checkpoint, paths=paths)
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """The states of the workspace that ``undo`` can restore, oldest first."""
+        return await in_thread(self._engine.checkpoints.listed)
 
     async def close(self, *, at_once: bool = False) -> None:
         """End the session in order; the last event is ``done``. ``at_once``: open questions are left unanswered."""

@@ -8,23 +8,84 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from .errors import NotSupported
 from .secret_files import is_secret
+from .shadow_git.checkpoints import Checkpoint, Checkpoints, UndoResult
 from .shadow_git.reading import changed, changed_between, contents, prefix_of
 from .shadow_git.repository import GitFailed, Repository, locate
 from .shadow_git.shadow import Shadow
 from .unified.diffs import change_of
-from .unified.events import FileChange
+from .unified.events import FileChange, FilesRestored, Notice
+from .unified.options import SANDBOXES, Options
 
 KEPT_OF_A_FILE = 512 * 1024
 KEPT_IN_ALL = 32 * 2**20
 MOST_FILES = 20_000
 SECONDS = 1.0
+MOST_TOLD = 200
+"""Of the paths that an undo has restored."""
 PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache"})
+
+
+class SessionCheckpoints:
+    """Of a session without a server, where ``checkpoints=True`` asks for them. All verbs block."""
+
+    def __init__(self, options: Options, session_id: str, home: Path) -> None:
+        read_only = options.confine == "read-only" or (options.sandbox or SANDBOXES[options.tier]) == "readOnly"
+        self.on = options.checkpoints and not read_only
+        self._cwd = options.cwd
+        self._session_id = session_id
+        self._home = home
+
+    def take(self, turn: int, at: int) -> Notice | None:
+        """Before a turn. What is worth a word is returned; the turn begins whatever came of it."""
+        if not self.on:
+            return None
+        try:
+            made = self._store().take(self._session_id, turn, at=at)
+        except (GitFailed, OSError) as fault:
+            return no_checkpoint(turn, str(fault))
+        return incomplete_checkpoint(made) if made.left_out and turn == 1 else None
+
+    def listed(self) -> list[Checkpoint]:
+        return self._store().of_session(self._session_id)
+
+    def restore(self, turn: int | None, checkpoint: str, paths: Sequence[str], at: int) -> UndoResult:
+        if not self.on:
+            raise NotSupported("this session keeps no checkpoints: open it with checkpoints=True, and not read-only")
+        return self._store().restore(self._session_id, turn=turn, checkpoint=checkpoint, paths=paths, at=at)
+
+    def _store(self) -> Checkpoints:
+        return Checkpoints(self._home, Path(self._cwd))
+
+
+def no_checkpoint(turn: int, why: str) -> Notice:
+    message = f"no checkpoint was made before turn {turn}, so it cannot be undone: {why}"
+    return Notice(level="warning", code="no_checkpoint", message=message)
+
+
+def incomplete_checkpoint(made: Checkpoint) -> Notice:
+    many = "1 file is" if made.left_out == 1 else f"{made.left_out} files are"
+    message = f"{many} not in the checkpoints of this session: {'; '.join(made.left_out_paths[:3])}"
+    return Notice(level="info", code="checkpoint_incomplete", message=message)
+
+
+def restored(result: UndoResult, *, who: str = "") -> FilesRestored:
+    """How an undo is told."""
+    return FilesRestored(
+        before_turn=result.checkpoint.turn,
+        checkpoint=result.checkpoint.id,
+        redo=result.redo,
+        files=len(result.paths),
+        paths=list(result.paths[:MOST_TOLD]),
+        not_restored=list(result.not_restored[:MOST_TOLD]),
+        who=who,
+    )
 
 
 class WorkspaceChanges:

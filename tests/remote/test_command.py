@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 
-def command(*words: str, cwd: Path, **env: str) -> tuple[int, str, str]:
+def command(*words: str, cwd: Path, verb: str = "run", **env: str) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "stagedoor.cli", "run", *words],
+        [sys.executable, "-m", "stagedoor.cli", verb, *words],
         cwd=cwd, env=os.environ | env, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -52,3 +52,26 @@ def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, sta
     assert (code, output) == (2, "")
     assert "--server" not in error
     assert "executable= does not work with a server" in error
+
+
+def test_a_sessions_files_are_restored(server: Any, script: Any, tmp_path: Path, stagedoor_home: Path) -> None:
+    (stagedoor_home / "token").write_text(server.token)
+    (stagedoor_home / "server.json").write_text(json.dumps({"url": server.url}))
+    made = server.workspace / "made"
+    prompt = script([{"shell": "echo 1 > made"}], [{"say": "ok"}])
+    ran = command(
+        "understudy", prompt, "--server", "local", "--json", "--tier", "autonomous", cwd=server.workspace
+    )  # fmt: skip
+    session = json.loads(ran[1].splitlines()[0])["sessionId"]
+    undo = ("undo", session[:13])
+    code, output, error = command(*undo, "--list", cwd=tmp_path, verb="sessions")
+    assert (code, error, output.splitlines()[2].split()[:4]) == (0, "", ["000001", "before", "turn", "1"])
+    code, output, error = command(*undo, "made", "--turn", "1", cwd=tmp_path, verb="sessions")
+    assert (code, output, made.exists()) == (0, "restored made\n", False)
+    redo = error.strip().removeprefix("undo this: stagedoor sessions ").split()
+    assert (redo[:2], redo[2:]) == (["undo", session], ["--checkpoint", "000002"])
+    assert command(*redo, cwd=tmp_path, verb="sessions")[:2] == (0, "restored made\n")
+    assert made.read_text() == "1\n"
+    code, output, error = command(*undo, "--turn", "7", cwd=tmp_path, verb="sessions")
+    assert (code, output) == (1, "")
+    assert "no checkpoint of turn 7" in error

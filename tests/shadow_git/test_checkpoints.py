@@ -13,6 +13,7 @@ from stagedoor.shadow_git import checkpoints as room
 from stagedoor.shadow_git.checkpoints import CheckpointNotFound, Checkpoints, sweep
 from stagedoor.shadow_git.repository import GitFailed
 
+DAY = 86_400_000
 ODD = [
     b"plain", b"with space", b"-dash", b"new\nline", b"tab\t", b"back\\slash", b'quo"te', b"colon:x", b"star*", b"[x]",
     b".hidden", b"\xff\xfe-bytes", "grün".encode(), b"git~1", b"con.", b"a;b&c", b"~x", b"#hash", b"!bang",
@@ -220,19 +221,19 @@ def test_old_ones_go_and_with_them_what_only_they_held(tmp_path: Path, monkeypat
     for turn in range(1, 5):
         (root / "file").write_text(f"unlike all others {turn}")
         checkpoints.take("s", turn, at=turn)
-    checkpoints.take("other", 1, at=10**15)
+    checkpoints.take("other", 1, at=20 * DAY)
     assert [one.turn for one in checkpoints.of_session("s")] == [3, 4]
     (root / "file").write_text("now")
     checkpoints.restore("s", turn=4, at=9)
     assert (root / "file").read_text() == "unlike all others 4"
 
     objects = [path for path in home.rglob("objects/??/*") if path.is_file()]
-    sweep(home, 10**15)
+    sweep(home, 40 * DAY)
     assert checkpoints.of_session("s") == []
     assert len(checkpoints.of_session("other")) == 1
     assert len([path for path in home.rglob("objects/??/*") if path.is_file()]) < len(objects)
     (root / "file").write_text("now")
-    checkpoints.restore("other", at=10**15)
+    checkpoints.restore("other", at=40 * DAY)
     assert (root / "file").read_text() == "unlike all others 4"
     checkpoints.forget("other")
     assert list((home / "checkpoints").iterdir()) == []

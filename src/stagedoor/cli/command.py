@@ -269,6 +269,10 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
         "--no-watch-files", dest="watch_files", action="store_false", default=None,
         help="do not compare the workspace before and after each turn",
     )  # fmt: skip
+    more.add_argument(
+        "--checkpoints", action="store_true", default=None,
+        help="keep how the workspace stands before each turn, so that a turn can be undone",
+    )  # fmt: skip
     more.add_argument("--raw", action="store_true", default=None, help="add the agent's native message to each event")
 
 

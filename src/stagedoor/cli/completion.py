@@ -11,7 +11,7 @@ from . import COMMANDS
 from .command import Parser
 
 VERBS: dict[str, tuple[str, ...]] = {
-    "sessions": ("list", "show", "export", "resume"),
+    "sessions": ("list", "show", "export", "resume", "undo"),
     "policy": ("explain", "simulate", "check"),
     "audit": ("verify", "show"),
     "devices": ("list", "revoke"),

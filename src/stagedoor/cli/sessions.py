@@ -1,4 +1,4 @@
-"""``stagedoor sessions``: the stored sessions of all agents in this directory; show, export, resume."""
+"""``stagedoor sessions``: the stored sessions of all agents in this directory; show, export, resume; undo."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from .command import DIALECTS, BadFlag, Parser, add_option_flags, options_from, 
 if TYPE_CHECKING:
     from ..drivers.agent import StoredSession
 
-VERBS = ("list", "show", "export", "resume")
+VERBS = ("list", "show", "export", "resume", "undo")
 LIST = ("stagedoor sessions --agent codex --search login --since 7", "stagedoor sessions --json")
 SHOW = ("stagedoor sessions show 3f2a", "stagedoor sessions show last")
 EXPORT = ("stagedoor sessions export last > session.md", "stagedoor sessions export 3f2a --format json")
 RESUME = ("stagedoor sessions resume 3f2a 'And now the docs'", "stagedoor sessions resume last - --fork < task.md")
+UNDO = (
+    "stagedoor sessions undo 3f2a",
+    "stagedoor sessions undo 3f2a src/app.py --turn 2",
+    "stagedoor sessions undo 3f2a --list",
+)
 
 
 def main(argv: list[str]) -> int:
     words = argv if argv and (argv[0] in VERBS or argv[0] in ("-h", "--help")) else ["list", *argv]
     if words[0] == "resume":
         return _resume(words[1:])
+    if words[0] == "undo":
+        return _undo(words[1:])
     parser = Parser(
         prog="stagedoor sessions",
         description="List, show, export and resume the stored sessions of all agents in this directory.",
@@ -50,6 +57,7 @@ def main(argv: list[str]) -> int:
     for command in (listing, showing, exporting):
         command.add_argument("-C", "--cwd", default=".", metavar="DIR", help="the directory (default: here)")
     verbs.add_parser("resume", help="continue a session: takes an id, a prompt, and every flag of stagedoor run")
+    verbs.add_parser("undo", help="restore the files of a server's session as they were before a turn")
     arguments = parser.parse_args(words)
     from ..errors import StagedoorError
 
@@ -188,3 +196,64 @@ def _resume(words: list[str]) -> int:
         return report("sessions", fault)
     prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     return run.run_prompt(stored.agent, prompt, {**options, "resume": stored.session_id}, arguments)
+
+
+def _undo(words: list[str]) -> int:
+    import asyncio
+
+    from ..errors import StagedoorError
+
+    parser = Parser(
+        prog="stagedoor sessions undo",
+        description="Restore files of a session's workspace, as they were before a turn. The session is one of a "
+        "server; ignored files and commits stay as they are. An undo can be undone: it says how.",
+        examples=UNDO,
+    )
+    parser.add_argument("session", help="the session's id at the server, or the beginning of one")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only these files and folders (default: everything)")
+    parser.add_argument("--turn", type=int, metavar="N", help="the state before turn N (default: before the last)")
+    parser.add_argument("--checkpoint", default="", metavar="ID", help="any state of --list")
+    parser.add_argument("--list", action="store_true", help="show the states that can be restored")
+    parser.add_argument("--server", default=None, metavar="URL", help="the server (default: the one that runs here)")
+    arguments = parser.parse_args(words)
+    try:
+        return asyncio.run(_undo_at_server(arguments))
+    except (StagedoorError, OSError, ModuleNotFoundError) as fault:
+        return report("sessions", fault)
+
+
+async def _undo_at_server(arguments: argparse.Namespace) -> int:
+    from ..errors import SessionNotFound
+    from ..remote import connect
+    from .output import Cell, ago, style_for, table
+
+    async with connect(arguments.server) as remote:
+        matching = [view.id for view in await remote.sessions() if view.id.startswith(arguments.session)]
+        if len(matching) > 1:
+            raise SessionNotFound(
+                f"{arguments.session!r} is the beginning of {len(matching)} sessions; write more of it"
+            )
+        session = remote.session(matching[0] if matching else arguments.session)
+        if arguments.list:
+            now = int(time.time() * 1000)
+            rows: list[list[Cell]] = [
+                [
+                    one.id,
+                    f"before turn {one.turn}" if one.kind == "turn" else "before an undo",
+                    ago(one.at, now),
+                    str(one.files),
+                ]
+                for one in await session.checkpoints()
+            ]
+            print(table(["checkpoint", "state", "made", "files"], rows, style_for(sys.stdout)))
+            return EXIT_SUCCESS
+        result = await session.undo(turn=arguments.turn, checkpoint=arguments.checkpoint, paths=arguments.paths)
+    for path in result.paths:
+        print(f"restored {path}")
+    for path in result.not_restored:
+        print(f"not restored: {path}", file=sys.stderr)
+    if not result.paths and not result.not_restored:
+        print("nothing differs from that state", file=sys.stderr)
+    elif result.paths:
+        print(f"undo this: stagedoor sessions undo {session.id} --checkpoint {result.redo}", file=sys.stderr)
+    return 1 if result.not_restored else EXIT_SUCCESS

@@ -44,6 +44,7 @@ REFUSED: dict[str, str] = {
     "env": "the server's configuration sets the environment of each agent",
     "inherit_env": "the server's configuration sets the environment of each agent",
     "stall_after": "the server watches its agents itself", "watch_files": "the server watches its workspaces itself",
+    "checkpoints": "the server keeps them by its own configuration",
     "extra_args": "the server's configuration says how each agent runs",
     "executable": "the server's configuration says how each agent runs",
     "confine_write": "the server's configuration says what a confined agent may touch",

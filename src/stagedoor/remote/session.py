@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any
@@ -16,7 +16,8 @@ from ..api import LAST
 from ..errors import ConnectionLost, LocalProtocolError, StagedoorError
 from ..service.views import Question, QueuedPrompt, SessionSpec, SessionView
 from ..service.workspaces.git import WorkspaceDiff
-from ..shadow_git.checkpoints import UndoResult
+from ..service.workspaces.undoing import CheckpointList
+from ..shadow_git.checkpoints import Checkpoint, UndoResult
 from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
@@ -120,9 +121,16 @@ class RemoteSession:
         """What has changed in its workspace since it began, new files included."""
         return await self._link.diff()
 
-    async def undo(self, *, turn: int | None = None) -> UndoResult:
-        """Put the workspace back as it was before ``turn``, or before the last one."""
-        return await self._link.undo(turn)
+    async def undo(self, *, turn: int | None = None, checkpoint: str = "", paths: Sequence[str] = ()) -> UndoResult:
+        """Put the workspace, or ``paths`` of it, back as it was before ``turn`` (left out: the last one).
+
+        ``checkpoint`` names any other of ``checkpoints()``: the result's ``redo`` undoes the undo.
+        """
+        return await self._link.undo({"turn": turn, "checkpoint": checkpoint, "paths": list(paths)})
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """The states of the workspace that ``undo`` can restore, oldest first."""
+        return list((await self._link.checkpoints()).checkpoints)
 
     async def queued(self) -> list[QueuedPrompt]:
         """The prompts that wait for their turn, oldest first."""
@@ -302,11 +310,16 @@ class SessionLink:
         body = {name: value for name, value in fields.items() if value is not None}
         return await self._connection.patch(self._path, SessionView, body)
 
+    async def undo(self, body: dict[str, object]) -> UndoResult:
+        await self.view()  # says what is wrong where there is none yet
+        return await self._connection.post(f"{self._path}/undo", UndoResult, body)
+
+    async def checkpoints(self) -> CheckpointList:
+        await self.view()
+        return await self._connection.get(f"{self._path}/checkpoints", CheckpointList)
+
     async def diff(self) -> WorkspaceDiff:
         return await self._connection.get(f"{self._path}/diff", WorkspaceDiff)
-
-    async def undo(self, turn: int | None) -> UndoResult:
-        return await self._connection.post(f"{self._path}/undo", UndoResult, {} if turn is None else {"turn": turn})
 
     async def queued(self) -> list[QueuedPrompt]:
         return (await self._connection.get(f"{self._path}/messages", dict[str, list[QueuedPrompt]]))["messages"]

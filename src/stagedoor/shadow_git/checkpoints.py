@@ -92,9 +92,7 @@ class Checkpoints:
     def take(self, session_id: str, turn: int, *, at: int) -> Checkpoint:
         """How the folder stands now. Raises ``GitFailed`` when it is too large, or git cannot hold it."""
         with self._opened() as shadow:
-            taken = self._take(shadow, session_id, turn, "turn", at)[0]
-            self._drop_oldest(shadow, session_id)
-            return taken
+            return self._take(shadow, session_id, turn, "turn", at)[0]
 
     def of_session(self, session_id: str) -> list[Checkpoint]:
         """Oldest first."""
@@ -124,7 +122,6 @@ class Checkpoints:
                 refused.setdefault(path, "it was changed again meanwhile")
             done = tuple(_printable(path) for path in changing.differing if path not in refused)
             named = tuple(f"{_printable(path)}: {why}" for path, why in sorted(refused.items()))
-            self._drop_oldest(shadow, session_id)
             return UndoResult(checkpoint=chosen, redo=before.id, paths=done, not_restored=named)
 
     def forget(self, session_id: str) -> None:
@@ -154,7 +151,8 @@ class Checkpoints:
         manifest = shadow.git("hash-object", "-w", "--stdin", content=_written(found)).decode().strip()
         parts = (f"040000 tree {tree}\tfiles", f"100644 blob {manifest}\tmanifest")
         whole = shadow.git("mktree", "-z", content=_lines(parts)).decode().strip()
-        earlier = [int(one.id) for one in self._listed(shadow, session_id)]
+        listed = [_about(words) for _, words in _references(shadow, "")]
+        earlier = [int(one.id) for one in listed if one.session_id == session_id]
         names = [f"{_printable(path)}: {why}" for path, why in sorted(found.left_out.items())]
         taken = Checkpoint(
             id=f"{max(earlier, default=0) + 1:06}",
@@ -169,6 +167,7 @@ class Checkpoints:
         words = msgspec.json.encode(taken)
         commit = shadow.git("commit-tree", whole, "-F", "-", content=words, env=_IDENTITY).decode().strip()
         shadow.git("update-ref", _reference(session_id, taken.id), commit, env=_IDENTITY)
+        _drop_oldest(shadow, [*listed, taken], session_id, at)
         return taken, found
 
     def _look(self, shadow: Shadow, *, also: Iterable[str] = ()) -> FolderListing:
@@ -179,12 +178,15 @@ class Checkpoints:
         )
         held = {path for path, entry in listing.entries.items() if entry.kind != "folder"}
         stored = _indexed(shadow)
-        if gone := [path for path in stored if path not in held]:
+        gone = [path for path in stored if path not in held]
+        if gone:
             shadow.git("update-index", "--force-remove", "-z", "--stdin", content=_lines(gone))
         left = max(deadline - time.monotonic(), 1.0)
+        before = _mark(self._store / "index")
         if held:
             shadow.git("update-index", "--add", "--remove", "-z", "--stdin", content=_lines(held), timeout=left)
-        stored = _indexed(shadow)
+        if gone or before != _mark(self._store / "index"):
+            stored = _indexed(shadow)
         entries = dict(listing.entries)
         for path in held:
             if path in stored:
@@ -246,10 +248,12 @@ class Checkpoints:
                     return path + b"\n"
         return b""
 
-    def _drop_oldest(self, shadow: Shadow, session_id: str) -> None:
-        """What only they held goes with the session, or with ``sweep``: nobody waits for that here."""
-        mine = self._listed(shadow, session_id)
-        _drop(shadow, [_reference(session_id, one.id) for one in mine[:-MOST_OF_A_SESSION]])
+
+def _drop_oldest(shadow: Shadow, listed: Sequence[Checkpoint], session_id: str, at: int) -> None:
+    """What only they held goes with the session, or with ``sweep``: nobody waits for that here."""
+    mine = [one for one in listed if one.session_id == session_id]
+    old = [one for one in listed if one.at < at - KEPT_DAYS * _DAY]
+    _drop(shadow, sorted({_reference(one.session_id, one.id) for one in (*mine[:-MOST_OF_A_SESSION], *old)}))
 
 
 def sweep(home: Path, now: int) -> None:
@@ -431,6 +435,15 @@ def _indexed(shadow: Shadow) -> dict[str, tuple[str, str]]:
             mode, content, _ = words.decode().split(" ")
             found[os.fsdecode(path)] = (mode, content)
     return found
+
+
+def _mark(path: Path) -> tuple[int, int] | None:
+    """Changes whenever git has replaced the file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _lines(paths: Iterable[str]) -> bytes:

@@ -146,6 +146,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds without output and without processor time before a notice says so."""
     watch_files: bool = True
     """Compare the workspace before and after each turn, so that every change is reported."""
+    checkpoints: bool = False
+    """Keep how the workspace stands before each turn, so that `session.undo()` can restore it. A server does so by
+    itself."""
     extra_args: tuple[str, ...] = ()
     """More arguments for the agent's program."""
     driver: str | None = None
@@ -198,6 +201,7 @@ class OpenOptions(TypedDict, total=False):
     permission_timeout: float | None
     stall_after: float | None
     watch_files: bool
+    checkpoints: bool
     extra_args: list[str] | tuple[str, ...]
     driver: str | None
     executable: str | PathLike[str] | None

@@ -21,11 +21,10 @@ from stagedoor.shadow_git.repository import GitFailed
 from stagedoor.transports.programs import in_thread
 from stagedoor.unified.events import FilesRestored, Notice
 from stagedoor.unified.options import SANDBOXES
+from stagedoor.workspace import incomplete_checkpoint, no_checkpoint, restored
 
 from ..views import SessionView
 
-MOST_PATHS = 200
-"""So many are named in the log."""
 _log = logging.getLogger("stagedoor.service")
 
 
@@ -67,14 +66,11 @@ class Undoing:
                 store = Checkpoints(self._home, folder)
                 made = await in_thread(store.take, view.id, turn, at=self._now())
         except (GitFailed, BadRequest, NotAllowed, OSError) as fault:
-            message = f"no checkpoint was made before turn {turn}, so it cannot be undone: {fault}"
-            return Notice(level="warning", code="no_checkpoint", message=message)
+            return no_checkpoint(turn, str(fault))
         if not made.left_out or view.id in self._incomplete:
             return None
         self._incomplete.add(view.id)
-        many = "1 file is" if made.left_out == 1 else f"{made.left_out} files are"
-        message = f"{many} not in the checkpoints of this session: {'; '.join(made.left_out_paths[:3])}"
-        return Notice(level="info", code="checkpoint_incomplete", message=message)
+        return incomplete_checkpoint(made)
 
     async def list(self, session_id: str) -> CheckpointList:
         folder = await self._folder_of(session_id)
@@ -111,15 +107,7 @@ class Undoing:
             except (GitFailed, OSError) as fault:
                 raise BadRequest(str(fault)) from fault
         _log.info("files restored", extra={"session": view.id, "files": len(result.paths), "who": who})
-        return result, FilesRestored(
-            before_turn=result.checkpoint.turn,
-            checkpoint=result.checkpoint.id,
-            redo=result.redo,
-            files=len(result.paths),
-            paths=list(result.paths[:MOST_PATHS]),
-            not_restored=list(result.not_restored[:MOST_PATHS]),
-            who=who,
-        )
+        return result, restored(result, who=who)
 
     async def forget(self, session_id: str, cwd: str) -> None:
         """The session is deleted: nobody will ask for them."""
