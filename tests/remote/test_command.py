@@ -73,5 +73,5 @@ def test_a_sessions_files_are_restored(server: Any, script: Any, tmp_path: Path,
     assert command(*redo, cwd=tmp_path, verb="sessions")[:2] == (0, "restored made\n")
     assert made.read_text() == "1\n"
     code, output, error = command(*undo, "--turn", "7", cwd=tmp_path, verb="sessions")
-    assert (code, output) == (1, "")
+    assert (code, output) == (2, "")
     assert "no checkpoint of turn 7" in error
