@@ -27,7 +27,7 @@ KEPT_OF_A_FILE = 512 * 1024
 KEPT_IN_ALL = 32 * 2**20
 MOST_FILES = 20_000
 SECONDS = 1.0
-MOST_TOLD = 200
+MOST_NAMED = 200
 """Of the paths that an undo has restored."""
 PASSED_OVER = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache"})
 
@@ -82,8 +82,8 @@ def restored(result: UndoResult, *, who: str = "") -> FilesRestored:
         checkpoint=result.checkpoint.id,
         redo=result.redo,
         files=len(result.paths),
-        paths=list(result.paths[:MOST_TOLD]),
-        not_restored=list(result.not_restored[:MOST_TOLD]),
+        paths=list(result.paths[:MOST_NAMED]),
+        not_restored=list(result.not_restored[:MOST_NAMED]),
         who=who,
     )
 
