@@ -69,9 +69,9 @@ def no_checkpoint(turn: int, why: str) -> Notice:
     return Notice(level="warning", code="no_checkpoint", message=message)
 
 
-def incomplete_checkpoint(made: Checkpoint) -> Notice:
-    many = "1 file is" if made.left_out == 1 else f"{made.left_out} files are"
-    message = f"{many} not in the checkpoints of this session: {'; '.join(made.left_out_paths[:3])}"
+def incomplete_checkpoint(checkpoint: Checkpoint) -> Notice:
+    many = "1 file is" if checkpoint.left_out == 1 else f"{checkpoint.left_out} files are"
+    message = f"{many} not in the checkpoints of this session: {'; '.join(checkpoint.left_out_paths[:3])}"
     return Notice(level="info", code="checkpoint_incomplete", message=message)
 
 
