@@ -219,7 +219,8 @@ def emulated(raw: str) -> list[str]:
         ]
         while styled and styled[-1] == ("", " "):
             styled.pop()
-        lines.append("".join(_painted(styled)))
+        # A tool's time is shown only when it was long.
+        lines.append(re.sub(r"(✓.*?) \d+\.\ds$", r"\1", "".join(_painted(styled))))
     while lines and not lines[-1]:
         lines.pop()
     return lines
