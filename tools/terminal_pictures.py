@@ -29,7 +29,7 @@ from stagedoor.cli.demo import scratch_repository
 from stagedoor.testing.clis import find_cli
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-WIDTH, WIDE, HEIGHT, BOUND = 112, 160, 60, 120.0
+WIDTH, WIDE, HEIGHT, BOUND = 112, 400, 60, 120.0
 AGENTS = ("claude", "codex", "gemini", "opencode")
 PIECES = re.compile(r"\x1b\[([0-9;?]*)([@-~])|\x1b[@-_]|([\r\n])|([^\x1b\r\n]+)")
 

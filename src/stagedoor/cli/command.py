@@ -43,8 +43,8 @@ class Parser(argparse.ArgumentParser):
         """What was probably meant. Only argparse's own sentence says which flag it stopped at."""
         unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
         if unknown:
-            close = difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
-            return f": did you mean {close[0]}?" if close else ""
+            close = difflib.get_close_matches(unknown[1], self._option_string_actions, n=2, cutoff=0.8)
+            return f": did you mean {' or '.join(close)}?" if close else ""
         lacking = re.match(r"argument (?:-\w/)?(--[\w-]+): expected (?:one|at least one) argument", message)
         if lacking:
             return f": a value that starts with a dash must be joined to it: {lacking[1]}=--value"
