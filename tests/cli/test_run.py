@@ -82,7 +82,7 @@ USAGE = {
     "bad env": (["run", "understudy", "x", "--env", "NAME"], "must be NAME=VALUE"),
     "bad seconds": (["run", "understudy", "x", "--permission-timeout", "soon"], "is not a number of seconds"),
     "no such tier": (["run", "understudy", "x", "--tier", "wild"], " (see stagedoor run --help)"),
-    "no such flag": (["run", "understudy", "x", "--modle", "m"], "arguments: --modle m: did you mean --mode or --model?"),
+    "no such flag": (["run", "understudy", "x", "--modle", "m"], "--modle m: did you mean --mode or --model?"),
     "a flag as a value": (["run", "understudy", "x", "--extra-arg", "--fast"], "joined to it: --extra-arg=--value"),
     "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
     "a copy of nothing": (["run", "understudy", "x", "--fork"], "name it with resume="),
