@@ -173,4 +173,6 @@ def _written(value: Value) -> str:
 
 def _hidden(value: Value) -> object:
     content: object = value.value
-    return dict.fromkeys(cast("dict[str, str]", content), "(hidden)") if value.secret else content
+    if not value.secret or not content:
+        return content
+    return dict.fromkeys(cast("dict[str, str]", content), "(hidden)") if isinstance(content, dict) else "(hidden)"

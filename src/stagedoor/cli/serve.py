@@ -80,6 +80,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..server.app import create_app
     from ..server.arrivals import raise_descriptor_limit
     from ..server.listening import open_socket
+    from ..server.running import public_url
     from ..service.config.load import load
     from ..service.service import Service
 
@@ -94,6 +95,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         },
     )
     settings = _checked(loaded.settings, insecure=arguments.insecure)
+    for name in [name for name in os.environ if name.startswith("STAGEDOOR_NOTIFY__")]:
+        del os.environ[name]  # agents inherit the rest
     for warning in loaded.warnings:
         print(f"stagedoor serve: {warning}", file=sys.stderr)
     raise_descriptor_limit()
@@ -103,6 +106,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         opened = open_socket(settings.host, settings.port)
     except OSError as fault:
         raise OSError(_listen_problem(fault, settings)) from fault
+    service.notifications.page = public_url(settings, port=opened.getsockname()[1])
     with opened:
         logs.set_up(arguments.log_format, arguments.log_level)
         return asyncio.run(_run(app, service, opened))

@@ -44,6 +44,13 @@ METRICS: dict[str, Metric] = {
     "questions expired": Metric(
         "stagedoor_questions_expired_total", "counter", "Permission questions denied because nobody answered in time."
     ),
+    "notices sent": Metric("stagedoor_notifications_sent_total", "counter", "Notifications that a receiver took."),
+    "notices failed": Metric(
+        "stagedoor_notifications_failed_total", "counter", "Notifications given up after several tries."
+    ),
+    "notices dropped": Metric(
+        "stagedoor_notifications_dropped_total", "counter", "Notifications dropped because too many waited."
+    ),
     "devices": Metric("stagedoor_devices", "gauge", "Paired devices."),
     "requests open": Metric("stagedoor_requests_open", "gauge", "GET requests and streams that are open now."),
 }

@@ -15,6 +15,7 @@ from stagedoor.permissions.audit import AuditEntry
 from stagedoor.permissions.audit_index import AuditIndex
 from stagedoor.transports.tasks import TaskOwner
 
+from .config.keys import KEYS
 from .config.settings import Settings
 from .journal import Journal
 from .store import ConfigChange, Remember, Store
@@ -179,9 +180,12 @@ class ConfigChanges:
 def flat_settings(settings: Settings) -> dict[str, str]:
     """``agents.gemini.model`` → its value as JSON; of secrets only how many there are."""
     values: dict[str, str] = {}
+    hidden = {key.setting for key in KEYS if key.secret and key.setting}
 
     def walk(name: str, value: Any) -> None:
-        if isinstance(value, Mapping):
+        if name in hidden:
+            values[name] = f"{len(value) if isinstance(value, list | tuple) else 1} values" if value else ""
+        elif isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
             if name.endswith(f".{_SECRET}"):
                 values[name] = f"{len(inner)} values: {', '.join(sorted(inner))}"

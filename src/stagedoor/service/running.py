@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from stagedoor.errors import StoreBroken, StoreError, TooMany
 from stagedoor.session import Session
 from stagedoor.transports.tasks import TaskOwner
-from stagedoor.unified.events import Notice
+from stagedoor.unified.events import Event, Notice
 
 from .config.settings import Settings
 from .journal import Journal
@@ -59,6 +59,8 @@ class RunningSessions:
         """Of the verbs under way."""
         self.before_turn: Callable[[SessionView, int], Awaitable[Notice | None]] = _nothing_before
         """Awaited before a prompt is sent; what it returns is told after the turn."""
+        self.announce: Callable[[SessionView, list[Event]], None] | None = None
+        """Called with what is stored of questions and ends; it must not wait."""
         self.fault: StoreError | None = None
         """Why no more work is taken, if it is not."""
         self._journal = journal
@@ -96,6 +98,7 @@ class RunningSessions:
             broken=self.broken,
             counts=self.counts,
             audit=self._opening.audit,
+            announce=self.announce,
         )
 
     def working(self) -> list[str]:

@@ -19,6 +19,7 @@ from .config.settings import Settings
 from .identity import fresh_id
 from .journal import Bell, Hub, Journal, LocalHub, Upkeep
 from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
+from .notify.delivery import Notifications
 from .opening import Opening
 from .questions import Questions
 from .running import RunningSessions
@@ -98,6 +99,8 @@ class Service:
         self.audit = AuditRows(self._store, opening.audit.path)
         self.devices = DeviceRows(self._store)
         self.replies = ReplyRows(self._store)
+        self.notifications = Notifications(settings, running.counts, now=now)
+        running.announce = self.notifications.announce if self.notifications.targets else None
 
     async def __aenter__(self) -> Service:
         await self.start()
@@ -108,6 +111,7 @@ class Service:
 
     async def start(self) -> None:
         await self._store.open()
+        self.notifications.start()
         try:
             await self._changes.note(self.settings, self.policy_file)
             await self._running.recover()
@@ -122,6 +126,7 @@ class Service:
         await self._upkeep.stop()
         await self._running.stop()
         await self._changes.finish()
+        await self.notifications.stop()
         await self._store.close()
 
     def counters(self) -> dict[str, int]:

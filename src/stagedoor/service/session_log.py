@@ -50,6 +50,7 @@ class SessionLog:
         broken: Callable[[StoreError], None],
         counts: Counter[str],
         audit: AuditLog,
+        announce: Callable[[SessionView, list[Event]], None] | None = None,
     ) -> None:
         self.view = view
         self.questions = QuestionRows()
@@ -65,6 +66,7 @@ class SessionLog:
         self._broken = broken
         self._counts = counts
         self._audit = audit
+        self._announce = announce
         self._writing = asyncio.Lock()
         self._pipeline = WritePipeline(journal, broken)
 
@@ -293,6 +295,8 @@ class SessionLog:
             changes.insert(0, Append(view.id, records))
         await self._put(view, *changes, *more)
         self._counts["events"] += len(records)
+        if self._announce is not None:
+            self._announce(view, [event for event in events if self._waits_or_ends(event)])
         if over and self.sending is None:
             self.turn_over.set()
 
@@ -304,6 +308,13 @@ class SessionLog:
             self._broken(fault)
             raise
         self.view = view
+
+    def _waits_or_ends(self, event: Event) -> bool:
+        """Whether somebody who looks elsewhere may want to hear of it."""
+        if isinstance(event, PermissionRequest):
+            question = self.questions.open.get(event.request_id)
+            return question is not None and question.open
+        return isinstance(event, TurnCompleted | Done)
 
     def _with_dropped(self, events: list[Event]) -> list[Event]:
         """What still waits when the session ends is said not to have been sent: before ``done``, which is the last."""

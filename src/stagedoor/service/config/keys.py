@@ -10,9 +10,11 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from stagedoor.dialects import DIALECTS
+from stagedoor.transports.posting import address_problem
 from stagedoor.unified.options import HOOKED_EVENTS, Approval, Confine, PermissionMode, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
+from ..notify.signing import secret_key
 from .settings import AgentSettings, Settings
 
 Kind: TypeAlias = Literal[
@@ -29,6 +31,8 @@ Kind: TypeAlias = Literal[
     "command",
     "values",
     "commands",
+    "addresses",
+    "signing_secret",
 ]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -228,6 +232,48 @@ KEYS: tuple[Key, ...] = (
         most=3600,
     ),
     Key(
+        path="notify.webhooks",
+        kind="addresses",
+        about="addresses that get a signed POST when a session asks, is done or has failed "
+        "(see [notifications](notifications.md))",
+        setting="webhooks",
+        secret=True,
+    ),
+    Key(
+        path="notify.webhook_secret",
+        kind="signing_secret",
+        about="what those are signed with",
+        setting="webhook_secret",
+        secret=True,
+    ),
+    Key(
+        path="notify.ntfy",
+        kind="addresses",
+        about="topics of [ntfy](https://ntfy.sh) servers that get the same as a push message",
+        setting="ntfy",
+        secret=True,
+    ),
+    Key(
+        path="notify.ntfy_token",
+        kind="text",
+        about="an access token for those topics",
+        setting="ntfy_token",
+        secret=True,
+    ),
+    Key(
+        path="notify.events",
+        kind="texts",
+        about="what is told",
+        setting="notify_on",
+        choices=("question", "done", "failed"),
+    ),
+    Key(
+        path="notify.content",
+        kind="flag",
+        about="true: titles, commands and results are sent along; false: only what happened, and a link",
+        setting="notify_content",
+    ),
+    Key(
         path="log.durable",
         kind="text",
         about="what is acknowledged survives a crash of this process, or also a power failure",
@@ -241,6 +287,8 @@ TAKES: dict[Kind, str] = {
     "days": "days, or never", "flag": "true or false", "texts": "a list of texts", "paths": "a list of paths",
     "table": "a table of texts", "places": "a table of paths", "command": "a command line, or a list of its words",
     "values": "a table of texts, true and false", "commands": "a table of command lines",
+    "addresses": "a list of addresses that begin with https:// (or http://)",
+    "signing_secret": "whsec_ and the base64 of 24 to 64 random bytes",
 }  # fmt: skip
 
 
@@ -275,7 +323,22 @@ def convert(key: Key, value: object) -> Any:
         case "texts" | "paths":
             entries = cast("list[object]", value) if isinstance(value, list) else [value]
             if all(isinstance(one, str) and one.strip() for one in entries):
-                return tuple(cast("list[str]", entries))
+                words = tuple(cast("list[str]", entries))
+                for word in words if key.choices else ():
+                    if word not in key.choices:
+                        remedy = hint(word, key.choices) or f"; use one of {', '.join(key.choices)}"
+                        raise Wrong(f"'{name}' knows no '{word}'", remedy)
+                return words
+        case "addresses":
+            return _addresses(name, value)
+        case "signing_secret" if isinstance(value, str):
+            try:
+                secret_key(value)
+            except ValueError:
+                pass
+            else:
+                return value
+            raise Wrong(f"'{name}' must be {TAKES[key.kind]}", "; make one with: echo whsec_$(openssl rand -base64 32)")
         case "command":
             return _command(name, value)
         case "commands" if isinstance(value, dict):
@@ -296,6 +359,15 @@ def convert(key: Key, value: object) -> Any:
         case _:
             pass
     raise Wrong(f"'{name}' must be {TAKES[key.kind]}, not {received}")
+
+
+def _addresses(name: str, value: object) -> tuple[str, ...]:
+    entries = cast("list[object]", value) if isinstance(value, list) else [value]
+    for number, entry in enumerate(entries, 1):
+        problem = address_problem(entry) if isinstance(entry, str) else "it must be text"
+        if problem:
+            raise Wrong(f"'{name}': address {number} cannot be used: {problem}")
+    return tuple(cast("list[str]", entries))
 
 
 def _command(name: str, value: object) -> tuple[str, ...]:
@@ -335,6 +407,8 @@ _EXAMPLES: dict[str, str] = {
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "policy.protected": "[deploy/**]",
     "hooks.beforeToolCall": "./approve-tool.sh", "hooks.afterToolCall": "./log-tool.sh",
+    "notify.webhooks": "[https://example.org/hook]", "notify.webhook_secret": f"whsec_{'A' * 32}",
+    "notify.ntfy": "[https://ntfy.sh/a-name-nobody-guesses]", "notify.ntfy_token": "tk_something",
     "hooks.onEvent": "{turn_completed: ./notify.sh}",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
     "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",

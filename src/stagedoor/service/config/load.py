@@ -209,6 +209,12 @@ class _Reading:
         for path in ("server.tls_cert", "server.tls_key"):
             if path in self.values and not Path(self.values[path].value).is_file():
                 self._blame(path, f"file {self.values[path].value} not found")
+        if chosen.get("webhooks") and "webhook_secret" not in chosen:
+            self._blame(
+                "notify.webhooks",
+                "'notify.webhooks' needs 'notify.webhook_secret' too",
+                "; receivers cannot know us without (make one with: echo whsec_$(openssl rand -base64 32))",
+            )
         if "policy" in chosen:
             try:
                 load_policy(Path(chosen["policy"]))
@@ -270,9 +276,9 @@ def _is_section(at: Where, added: frozenset[str]) -> bool:
 
 def _from_text(key: Key, text: str) -> object:
     """What a variable says: lists may be written with commas, tables and all else as YAML would be."""
-    if key.kind in ("text", "path") or (key.kind == "command" and not text.lstrip().startswith("[")):
+    if key.kind in ("text", "path", "signing_secret") or (key.kind == "command" and not text.lstrip().startswith("[")):
         return text
-    if key.kind in ("texts", "paths") and not text.lstrip().startswith("["):
+    if key.kind in ("texts", "paths", "addresses") and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]
     try:
         value: object = yaml.safe_load(text)

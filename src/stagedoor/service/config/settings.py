@@ -96,6 +96,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Ended sessions lose their records after this many days. ``None``: never."""
     durable: Literal["process", "power"] = "process"
     """``process``: what is acknowledged survives our death. ``power``: the machine's too, at the price of a sync."""
+    webhooks: tuple[str, ...] = ()
+    """Addresses that are told of questions, ends and failures with a signed request."""
+    webhook_secret: str = ""
+    """What those requests are signed with (``whsec_`` and base64)."""
+    ntfy: tuple[str, ...] = ()
+    """Topics of ntfy servers that are told the same."""
+    ntfy_token: str = ""
+    notify_on: tuple[str, ...] = ("question", "done", "failed")
+    notify_content: bool = False
+    """Whether titles, commands and results go out with it."""
     limits: Limits = Limits()
 
     def added_agents(self) -> dict[str, AcpAgent]:
