@@ -146,11 +146,12 @@ def closing(
     status: Status = "interrupted",
     keep: Collection[str] = (),
     end: bool = True,
+    intended: bool = False,
 ) -> list[Event]:
     """What is to be appended: open calls and questions closed, the turn ended, and with ``end`` the session ``done``.
 
-    A session that was in the middle of something fails because of ``why``; one between turns ends as its last turn
-    did. ``keep`` are the questions that stay open though their turn ends.
+    A session that was in the middle of something fails because of ``why``, unless that was ``intended``; one between
+    turns ends as its last turn did. ``keep`` are the questions that stay open though their turn ends.
     """
     grammar = Grammar(Init(cwd=view.cwd))
     if view.last_seq:
@@ -158,7 +159,9 @@ def closing(
     for event in last_turn:
         grammar.accept(event, event.timestamp)
     grammar.turn = view.turn
-    error = Error(kind="unknown", message=why, fatal=True) if end and view.activity in MID_TURN else None
+    error = (
+        Error(kind="unknown", message=why, fatal=True) if end and view.activity in MID_TURN and not intended else None
+    )
     out: list[Event] = []
     for event in grammar.end(status, error, now=now):
         match event:

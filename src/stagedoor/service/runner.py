@@ -77,6 +77,7 @@ class SessionRunner:
         self._leaving = False
         self._finishing = False
         self._turning = False
+        self._preparing = False  # the workspace is looked at for a turn that the agent has not heard of
         self._sleeping = False
         self._tired = False
         self._reopening = ""
@@ -184,7 +185,7 @@ class SessionRunner:
         """End it: what runs is cut short. Returns when ``done`` is stored."""
         self._ending = self._ending or "cancelled"
         self._news.set()
-        if self._life is not None and self._in_turn:
+        if self._life is not None and self._in_turn and not self._preparing:
             await self._life.session.close()
         await self.ended()
 
@@ -272,9 +273,11 @@ class SessionRunner:
             self.log.turn_over.clear()
             notice: Notice | None = None
             if not life.session.in_turn:  # else the agent has started one by itself, and ours comes after it
+                self._preparing = True
                 notice = await self._before_turn(self.view, self.view.turn + 1)
                 if self._ending is not None:
                     return
+                self._preparing = False
                 await self._announce(message, lost=lost)
                 self.log.sending = message
                 with contextlib.suppress(Exception):  # the stream has said what went wrong
@@ -379,7 +382,8 @@ class SessionRunner:
         sleeps = stopped and not self._in_turn and self.view.keep_open and resumable
         if life is not None:
             self._sleeping = sleeps
-            await life.close()
+            # An agent that has not heard of its turn would say that all went well.
+            await (life.kill() if self._preparing else life.close())
             await self._lost(life, STOPPED)
         if self.view.ended:
             return
@@ -389,7 +393,7 @@ class SessionRunner:
         elif sleeps and self.view.activity != "asleep":
             await log.say(asleep(STOPPED))
         elif not stopped or self.view.activity != "asleep":
-            await log.end("the session was closed")
+            await log.end("the session was closed", intended=self._ending == "cancelled")
 
     async def _fail(self, fault: Exception) -> None:
         await self._put_away()

@@ -151,15 +151,15 @@ class SessionLog:
             self.questions.answer_stored(question)
             return True
 
-    async def end(self, why: str, *, status: Status = "interrupted") -> None:
-        """Close what is open and say ``done``, though there is no agent to say it."""
+    async def end(self, why: str, *, status: Status = "interrupted", intended: bool = False) -> None:
+        """Close what is open and say ``done``, though there is no agent to say it. ``intended``: by somebody."""
         events = await self._last_turn()
         async with self._writing:
             refused = [
                 PermissionResolved(request_id=name, decision="deny", by="interrupt", message=why)
                 for name in self.questions.rearmed
             ]
-            closed = closing(self.view, events, self.now(), why=why, status=status)
+            closed = closing(self.view, events, self.now(), why=why, status=status, intended=intended)
             decided = [self._as_decided(event) for event in (*map(self._stamped, refused), *closed)]
             await self._record(decided)
             await self._append(decided)
