@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from stagedoor.service.views import SessionSpec
+
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
 OPEN = ".question:not(.closed)"
 
@@ -211,3 +213,27 @@ def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
     visit.answer(page, "Allow once")
     expect(page.locator(".rule")).to_contain_text("Done")
     assert sorted(path.name for path in folder.iterdir()) == [".git", "hello-from-stagedoor.md", "shop.py"]
+
+
+def test_sessions_that_a_model_started_nest_under_its_own(visit: Any, stage: Any) -> None:
+    """Also when they work in another folder; what waits for somebody stands on top, on its own."""
+    asks = [[{"shell": "rm -rf build"}], [{"say": "Gone."}]]
+    lead = stage.start([{"say": "I lead."}], title="Lead")
+    stage.start([{"say": "Beside."}], title="Beside")
+    for title, folder, replies in (("Near", stage.root, [[{"say": "Here."}]]), ("Far", stage.folder("far"), asks)):
+        spec = SessionSpec(
+            agent="understudy", prompt=stage.script(*replies), title=title, cwd=str(folder), keep_open=True
+        )
+        stage.run(stage.service.sessions.create_for_model(spec, caller="a test", parent=lead))
+    stage.start([{"say": "Apart."}], title="Apart", cwd=str(stage.folder("apart")))
+    page = visit("", "desk")
+    rows = page.locator("session-list .session")
+    waiting = page.locator("session-list .session.waiting")
+    expect(waiting).to_contain_text("Far")
+    expect(waiting).not_to_contain_class("child")
+    expect(page.locator("session-list .session.child .title")).to_have_text(["Near"])
+    [question] = stage.questions()
+    stage.http.post(f"/api/permissions/{question['id']}", json={"decision": "deny"})
+    expect(page.locator("session-list .session.child .title")).to_have_text(["Far", "Near"])
+    expect(page.locator("session-list .group")).to_have_text(["apart", stage.root.name])
+    expect(rows.locator(".title")).to_have_text(["Apart", "Beside", "Lead", "Far", "Near"])

@@ -155,7 +155,7 @@ class SessionList extends HTMLElement {
     /** @type {Element | null} */
     let behind = null;
     for (const entry of entries) {
-      const row = typeof entry === "string" ? this.heading(entry) : this.row(entry);
+      const row = typeof entry === "string" ? this.heading(entry) : this.row(entry, isNested(entry, ids));
       /** @type {Node | null} */
       const next = behind ? behind.nextSibling : this.list.firstChild;
       if (next !== row) this.list.insertBefore(row, next);
@@ -171,19 +171,22 @@ class SessionList extends HTMLElement {
     return row;
   }
 
-  /** @param {Page.Session} session */
-  row(session) {
+  /**
+   * @param {Page.Session} session
+   * @param {boolean} nested
+   */
+  row(session, nested) {
     const { id, title, state, activity, status, openQuestions, costUsd, updatedAt, result, archived } = session;
     const isCurrent = this.currentId === id;
     if (isCurrent) markRead(session);
-    const shown = [title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent, archived];
+    const shown = [title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent, archived, nested];
     const key = JSON.stringify([...shown, firstLine(result, 90), isUnread(session)]);
     const row = this.rows.get(id) ?? h("li", { "data-id": id });
     this.rows.set(id, row);
     if (row.dataset.shows === key) return row;
     row.dataset.shows = key;
     const before = row.firstElementChild;
-    const link = this.link(session, isCurrent);
+    const link = this.link(session, isCurrent, nested);
     const open = () => showActions(store.sessions.get(id) ?? session);
     const menu = { glyph: "more", kind: "plain row-menu", title: `Actions for ${firstLine(title || id, 60)}` };
     row.querySelector(".row-menu")?.setAttribute("aria-label", menu.title);
@@ -200,18 +203,18 @@ class SessionList extends HTMLElement {
   /**
    * @param {Page.Session} session
    * @param {boolean} isCurrent
+   * @param {boolean} nested
    */
-  link(session, isCurrent) {
+  link(session, isCurrent, nested) {
     const { id, state, activity, status, openQuestions, title, prompt } = session;
     let label = activity === "ended" ? STATES[state] : ACTIVITIES[activity];
     let dot = activity === "ended" ? state : activity;
     if (hasFailed(session)) [label, dot] = [OUTCOMES[status ?? ""] ?? STATES.failed, "failed"];
     if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
-    const child = session.parent && store.sessions.has(session.parent) ? "child" : "";
     return h(
       "a",
       {
-        class: `session ${state} ${openQuestions ? "waiting" : ""} ${child}`,
+        class: `session ${state} ${openQuestions ? "waiting" : ""} ${nested ? "child" : ""}`,
         href: `#/s/${id}`,
         "aria-current": isCurrent ? "page" : null,
       },
@@ -256,38 +259,52 @@ const isUnread = ({ id, lastSeq, activity }) =>
 const lastLine = (text) => firstLine(text.trim().split("\n").at(-1), 90);
 
 /**
- * Under the name of its project; those that wait stay on top of all.
+ * Under the name of its project; those that wait stay on top of all. What another session has started comes right
+ * behind it, wherever it works.
  * @param {Page.Session[]} sessions
  * @returns {(Page.Session | string)[]}
  */
 function grouped(sessions) {
-  const waiting = sessions.filter(({ openQuestions }) => openQuestions);
-  /** @type {Map<string, Page.Session[]>} */
-  const projects = new Map();
-  for (const session of sessions.filter(({ openQuestions }) => !openQuestions)) {
-    const path = session.wanted?.cwd || session.cwd;
-    projects.set(path, [...(projects.get(path) ?? []), session]);
-  }
-  if (projects.size < 2) return nested(sessions);
+  const ids = new Set(sessions.map(({ id }) => id));
+  const roots = sessions.filter((session) => !isNested(session, ids));
+  const started = groupBy(sessions, ({ parent }) => parent ?? "");
+  /** @type {(session: Page.Session) => Page.Session[]} */
+  const family = (session) => [
+    session,
+    ...(started.get(session.id) ?? []).filter((child) => isNested(child, ids)).flatMap(family),
+  ];
+  const quiet = roots.filter(({ openQuestions }) => !openQuestions);
+  const projects = groupBy(quiet, ({ wanted, cwd }) => wanted?.cwd || cwd);
+  if (projects.size < 2) return roots.flatMap(family);
+  const waiting = roots.filter(({ openQuestions }) => openQuestions);
   const names = [...projects.keys()].map(lastPart);
   const name = (/** @type {string} */ path) =>
     names.filter((other) => other === lastPart(path)).length > 1 ? path : lastPart(path);
-  return [...waiting, ...[...projects].flatMap(([path, own]) => [plain(name(path)), ...nested(own)])];
+  return [
+    ...waiting.flatMap(family),
+    ...[...projects].flatMap(([path, own]) => [plain(name(path)), ...own.flatMap(family)]),
+  ];
 }
 
 /**
- * Those that another session has started come right behind it.
- * @param {Page.Session[]} sessions
- * @returns {Page.Session[]}
+ * @param {Page.Session} session
+ * @param {Set<string>} ids those that are listed
  */
-function nested(sessions) {
-  const ids = new Set(sessions.map(({ id }) => id));
-  /** @type {(session: Page.Session) => Page.Session[]} */
-  const behind = (session) => [
-    session,
-    ...sessions.filter(({ parent, openQuestions }) => parent === session.id && !openQuestions).flatMap(behind),
-  ];
-  return sessions.filter(({ parent, openQuestions }) => openQuestions || !parent || !ids.has(parent)).flatMap(behind);
+const isNested = ({ parent, openQuestions }, ids) => Boolean(parent && ids.has(parent) && !openQuestions);
+
+/**
+ * @param {Page.Session[]} sessions
+ * @param {(session: Page.Session) => string} key
+ */
+function groupBy(sessions, key) {
+  /** @type {Map<string, Page.Session[]>} */
+  const groups = new Map();
+  for (const session of sessions) {
+    const group = groups.get(key(session));
+    if (group) group.push(session);
+    else groups.set(key(session), [session]);
+  }
+  return groups;
 }
 
 /** @param {Page.Session} session */
