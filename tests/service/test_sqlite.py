@@ -202,9 +202,7 @@ def test_one_server_per_log_and_what_was_acknowledged_survives_its_death(tmp_pat
     assert child.stdout is not None
     try:
         received = [int(child.stdout.readline()) for _ in range(50)]
-        with pytest.raises(
-            StoreBroken, match=f"in use by another Stagedoor server .process {child.pid}.*STAGEDOOR_HOME"
-        ):
+        with pytest.raises(StoreBroken, match=f"in use by another Stagedoor .process {child.pid}.*STAGEDOOR_HOME"):
             on(path, lambda store: store.count(Query()))
     finally:
         child.send_signal(signal.SIGKILL)

@@ -568,8 +568,8 @@ def test_forms_of_mcp_servers(schema: Any, decision: Allow, answer: Any) -> None
     assert (request.tool_name, request.native_name, request.target, request.description) == (
         "question",
         "mcp__forms",
-        "forms",
         "Who?",
+        "forms: Who?",
     )
 
 
@@ -632,7 +632,12 @@ def test_rights(
         network,
         disabled if free else (*disabled, "image_generation"),
     )
-    assert config.config == ({} if free else {"web_search": "disabled"})  # it never asks about a search
+    questions = driver == "app-server" and policy is ALL  # its own ones, where somebody may be there to answer
+    assert config.enable == (("default_mode_request_user_input",) if questions else ())
+    assert config.config == {
+        **({} if free else {"web_search": "disabled"}),  # it never asks about a search
+        **({"suppress_unstable_features_warning": True} if questions else {}),
+    }
     assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in fields))
 
 

@@ -33,6 +33,7 @@ CONFINED: dict[Confine, Sandbox | None] = {"off": None, "workspace": "workspaceW
 HOOKED_EVENTS = (
     "init", "turn_started", "text", "thinking", "plan", "tool_use", "tool_result", "file_change", "permission_request",
     "permission_resolved", "usage", "retry", "notice", "error", "turn_completed", "done", "unrecognized",
+    "files_restored",
 )  # fmt: skip
 """Those that ``on_event`` knows: all but the pieces, of which there are too many to start a program for each."""
 
