@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -32,7 +33,8 @@ def test_what_a_test_leaves_behind_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "test_leaks.py").write_text(LEAKS)
     folders = (f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'inner'}")
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders, "test_leaks.py"]
-    ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # it is no worker
+    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=240)
     found = re.findall(r"^E +.*/(home|tmp|cwd)/(\S+?), first seen after ([\w.:]+)$", ran.stdout, re.MULTILINE)
     assert [(place, name.split("-")[0], test) for place, name, test in found] == [
         ("home", ".leak", "test_leaks.py::test_leaks"),

@@ -499,7 +499,9 @@ def test_a_unified_session(serve: Any, script: Script) -> None:
             assert tools[0] == ("shell", {"command": "echo one; echo two"})
             assert [event["success"] for event in of(events, "toolCompleted")] == [True, True]
             assert "one\ntwo" in of(events, "toolCompleted")[0]["result"]
-            assert "".join(event.get("output", "") for event in of(events, "toolProgress")) == "one\ntwo\n"
+            shown = "".join(event.get("output", "") for event in of(events, "toolProgress"))
+            assert shown.startswith("one\n")
+            assert "one\ntwo\n".startswith(shown)  # what comes with the end may stand in the result alone
             [change] = of(events, "fileChanged")
             assert (change["filePath"].endswith("src/auth.ts"), change["changeType"]) == (True, "modified")
             assert "+async function login() {}" in change["diff"]
