@@ -280,7 +280,6 @@ def test_cancelling_closes_a_question_that_waits(kit: Any) -> None:
 
 CRASHES: list[tuple[str, dict[str, Any], bool, tuple[str, str, str]]] = [
     ("in a turn", {"prompt": [{"stall": None}]}, False, ("failed", "ended", "the server stopped")),
-    ("in a turn, open", {"prompt": [{"stall": None}], "keep_open": True}, False, ("running", "asleep", "")),
     ("between turns", {"prompt": [{"say": "x"}], "keep_open": True}, True, ("running", "asleep", "")),
 ]  # fmt: skip
 
@@ -317,6 +316,29 @@ def test_what_a_server_finds_that_was_away(
             resumed = await service.sessions.resume(view.id, kit.play([{"say": "resumed"}]))
             await kit.watch(service, resumed.id).until(TurnCompleted)
             assert (await service.sessions.get(resumed.id)).result == "resumed"
+
+    kit.run(main())
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["stopped", "crashed"])
+def test_an_open_session_cut_off_in_a_turn_goes_on_with_what_waited(kit: Any, crash: bool) -> None:
+    async def main() -> None:
+        house = kit.house
+        async with house.service() as service:
+            view, watch = await kit.start_session(service, kit.play([{"stall": None}]), keep_open=True)
+            await watch.until(TurnStarted)
+            await service.sessions.send(view.id, kit.play([{"say": "sent later"}]))
+            house = house.crashed() if crash else house
+        async with house.service() as service:
+            watch = kit.watch(service, view.id)
+            *_, cut = await watch.until(TurnCompleted)
+            assert (cut.turn, cut.status) == (1, "interrupted")
+            await watch.notice("asleep")
+            *_, completed = await watch.until(TurnCompleted)
+            assert (completed.turn, completed.status) == (2, "success")
+            found = await service.sessions.get(view.id)
+            assert (found.state, found.error, found.queued, found.result) == ("running", "", 0, "sent later")
+            assert [one.state for one in await service._store.messages(view.id, queued_only=False)] == ["sent"] * 2
 
     kit.run(main())
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stagedoor.errors import BadRequest, SessionEnded, SessionNotFound, SessionRunning, TooMany
 from stagedoor.service.config.settings import AgentSettings, Limits
 from stagedoor.service.store import Query
-from stagedoor.service.views import SessionSpec
+from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, Error, Init, Notice, TurnCompleted, TurnStarted, UsageReport
@@ -146,6 +146,41 @@ def test_cancelling_and_interrupting(kit: Any) -> None:
             view, watch = await kit.start_session(service, kit.play(WAITS))
             assert (await service.sessions.cancel(view.id)).state == "cancelled"  # before the agent has said anything
             assert kit.kinds(await watch.rest())[0] == "init"
+
+    kit.run(main())
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_a_turn_interrupted_while_its_checkpoint_is_made_does_not_run(kit: Any, turn: int) -> None:
+    async def main() -> None:
+        async with kit.house.service() as service:
+            looking = asyncio.Event()
+
+            async def before_turn(view: SessionView, number: int) -> Notice | None:
+                if number == turn:
+                    looking.set()
+                    await asyncio.Event().wait()  # a folder that takes for ever
+                return None
+
+            service._running.before_turn = before_turn
+            prompts = [kit.play([{"say": "first"}]), kit.play([{"shell": "touch made"}], [{"say": "second"}])]
+            view, watch = await kit.start_session(service, prompts[-turn], tier="autonomous", keep_open=True)
+            if turn == 2:
+                await watch.until(TurnCompleted)
+                await service.sessions.send(view.id, prompts[1])
+            await looking.wait()
+            await service.sessions.interrupt(view.id)
+            *_, completed = await watch.until(TurnCompleted)
+            assert (completed.turn, completed.status) == (turn, "interrupted")
+            assert not (kit.house.workspace / "made").exists()
+            if turn == 2:  # else the agent has not begun, and there is nothing to go on with
+                await service.sessions.send(view.id, kit.play([{"say": "third"}]))
+                *_, completed = await watch.until(TurnCompleted)
+                assert (completed.turn, completed.status) == (3, "success")
+                await service.sessions.cancel(view.id)
+            assert isinstance((await watch.rest())[-1], Done)
+            states = [one.state for one in await service._store.messages(view.id, queued_only=False)]
+            assert states == ["sent"] * (1 if turn == 1 else 3)
 
     kit.run(main())
 

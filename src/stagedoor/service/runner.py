@@ -58,7 +58,7 @@ class SessionRunner:
         sleep_after: float | None,
         broken: Callable[[StoreError], None],
         on_end: Callable[[str], None],
-        before_turn: Callable[[SessionView, int], Awaitable[Notice | None]],
+        before_turn: Callable[[SessionView, int], Coroutine[Any, Any, Notice | None]],
     ) -> None:
         self.log = log
         self.task: asyncio.Task[None] | None = None
@@ -78,6 +78,7 @@ class SessionRunner:
         self._finishing = False
         self._turning = False
         self._preparing = False  # the workspace is looked at for a turn that the agent has not heard of
+        self._cut = asyncio.Event()  # that turn is not to run
         self._sleeping = False
         self._tired = False
         self._reopening = ""
@@ -170,6 +171,8 @@ class SessionRunner:
         """``pause``: what is queued behind the turn waits until somebody sends a message, or says ``go_on``."""
         if pause:
             await self.log.pause()
+        if self._turning and self.log.sending is None:
+            self._cut.set()
         if self._life is not None:
             await self._life.session.interrupt()
 
@@ -259,6 +262,7 @@ class SessionRunner:
 
     async def _turn(self, message: QueuedPrompt) -> None:
         self._turning, self._tired = True, False
+        self._cut.clear()
         self.log.taken = message
         self._rested.set()
         try:
@@ -274,14 +278,13 @@ class SessionRunner:
             notice: Notice | None = None
             if not life.session.in_turn:  # else the agent has started one by itself, and ours comes after it
                 self._preparing = True
-                notice = await self._before_turn(self.view, self.view.turn + 1)
+                notice = await self._prepare()
                 if self._ending is not None:
                     return
                 self._preparing = False
                 await self._announce(message, lost=lost)
                 self.log.sending = message
-                with contextlib.suppress(Exception):  # the stream has said what went wrong
-                    await life.session.post(message.prompt)
+                await life.post(message.prompt, cut=self._cut.is_set())
             else:
                 self.log.taken = None
             await first_of(self.log.turn_over.wait(), life.pump)
@@ -290,6 +293,16 @@ class SessionRunner:
         finally:
             self._turning = False
             self.log.taken = None
+
+    async def _prepare(self) -> Notice | None:
+        """Look at the workspace; nobody waits for that when the turn is not to run."""
+        owner = TaskOwner()
+        looking = owner.start(self._before_turn(self.view, self.view.turn + 1))
+        try:
+            await first_of(looking, self._cut.wait())
+        finally:
+            await owner.close()
+        return None if looking.cancelled() else looking.result()
 
     async def _announce(self, message: QueuedPrompt, *, lost: bool) -> None:
         """The prompt of a turn does not show what else was sent with it."""
@@ -475,6 +488,19 @@ class Life:
     def answer(self, request_id: str, decision: Decision, who: str) -> None:
         """The agent waits for this. ``AlreadyAnswered`` when it does no more."""
         self.session.answer(request_id, decision, who=who)
+
+    async def post(self, prompt: str, *, cut: bool) -> None:
+        """Send a prompt. ``cut``: its turn was interrupted before it began, which the stream tells as of any other."""
+        if not cut:
+            with contextlib.suppress(Exception):  # the stream has said what went wrong
+                await self.session.post(prompt)
+            return
+        posting = self._tasks.start(self.session.post(prompt))
+        await asyncio.sleep(0)  # now the turn has started, and the agent has not heard of it
+        await self.session.interrupt()
+        await asyncio.wait([posting])
+        if not posting.cancelled():
+            posting.exception()
 
     async def steer(self, text: str) -> bool:
         """Say ``text`` into the running turn, and wait until that is stored. False: it cannot be said there."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -57,7 +57,7 @@ class RunningSessions:
         self.counts: Counter[str] = Counter()
         self.tasks = TaskOwner()
         """Of the verbs under way."""
-        self.before_turn: Callable[[SessionView, int], Awaitable[Notice | None]] = _nothing_before
+        self.before_turn: Callable[[SessionView, int], Coroutine[Any, Any, Notice | None]] = _nothing_before
         """Awaited before a prompt is sent; what it returns is told after the turn."""
         self.announce: Callable[[SessionView, list[Event]], None] | None = None
         """Called with what is stored of questions and ends; it must not wait."""

@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from ..secret_files import is_secret
+from ..secret_files import is_secret, secret_identities
 from .repository import GitFailed, locate
 from .shadow import Shadow
 
@@ -69,11 +69,14 @@ def list_folder(
     ignored: set[str] = set()
     in_repository, unseen = _ignored(root)
     nested = 0
+    place = str(root).rstrip("/")
+    elsewhere = frozenset(map(str, apart))
+    identities: dict[str, tuple[int, int]] = {}
     waiting = [""]
     while waiting:
         inner = waiting.pop()
         try:
-            with os.scandir(root / inner) as scanned:
+            with os.scandir(f"{place}/{inner}") as scanned:
                 listed = list(scanned)
         except OSError as fault:
             left_out[inner.rstrip("/")] = f"cannot be listed ({fault.strerror})"
@@ -88,11 +91,13 @@ def list_folder(
             if entry.name.lower() == ".git":
                 continue
             passed_over = alone or (not in_repository and entry.name in PASSED_OVER)
-            if path in unseen or passed_over or any(entry.path == str(place) for place in apart):
+            if path in unseen or passed_over or f"{place}/{path}" in elsewhere:
                 ignored.add(path)
                 continue
-            _enter(path, entry.stat(follow_symlinks=False), root, entries, left_out, largest)
-            if path in entries and entries[path].kind == "folder":
+            mark = entry.stat(follow_symlinks=False)
+            identities[path] = (mark.st_dev, mark.st_ino)
+            _enter(path, mark, place, entries, left_out, largest)
+            if stat.S_ISDIR(mark.st_mode):
                 waiting.append(f"{path}/")
         if len(entries) + len(left_out) + len(ignored) > most:
             raise FolderTooLarge(f"it holds more than {most:,} files")
@@ -101,15 +106,21 @@ def list_folder(
     for path in sorted(also):
         if path not in entries and path not in left_out and _is_plain_way(root, path):
             with contextlib.suppress(OSError):
-                _enter(path, (root / path).lstat(), root, entries, left_out, largest)
+                mark = (root / path).lstat()
+                identities[path] = (mark.st_dev, mark.st_ino)
+                _enter(path, mark, place, entries, left_out, largest)
                 ignored.discard(path)
+    ours = secret_identities()  # last: one of them may have come while we looked
+    for path, identity in identities.items() if ours else ():
+        if identity in ours and entries.pop(path, None) is not None:
+            left_out[path] = "is one of Stagedoor's own files"
     return FolderListing(entries, left_out, frozenset(ignored))
 
 
 def _enter(
     path: str,
     mark: os.stat_result,
-    root: Path,
+    root: str,
     entries: dict[str, FolderEntry],
     left_out: dict[str, str],
     largest: int,
@@ -121,11 +132,9 @@ def _enter(
         entries[path] = FolderEntry("link", 0, mark.st_size)
     elif not stat.S_ISREG(mark.st_mode):
         left_out[path] = "is not a file"
-    elif is_secret(mark):
-        left_out[path] = "is one of Stagedoor's own files"
     elif mark.st_size > largest:
         left_out[path] = f"is too large ({mark.st_size:,} bytes)"
-    elif not os.access(root / path, os.R_OK):
+    elif not os.access(f"{root}/{path}", os.R_OK):
         left_out[path] = "cannot be read"
     else:
         entries[path] = FolderEntry("file", mode, mark.st_size)
