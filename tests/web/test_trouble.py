@@ -162,8 +162,12 @@ def test_the_page_opens_without_a_connection(visit: Any, stage: Any) -> None:
     visit.forgiven = ("ERR_INTERNET_DISCONNECTED", "Failed to fetch")
     page = visit("", service_workers="allow")
     page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    stored_files = "caches.open('stagedoor-1').then(shelf => shelf.keys()).then(kept => kept.length)"
-    stage.until(lambda: page.evaluate(stored_files) > 20, "keeping the page's files")
+    files = page.evaluate(
+        """[...document.querySelectorAll("script[src], link[rel=stylesheet]")].map(one => one.src || one.href)"""
+    )
+    assert len(files) >= 2
+    stored = "files => Promise.all(files.map(name => caches.match(name))).then(all => all.every(Boolean))"
+    stage.until(lambda: page.evaluate(stored, ["/", *files]), "keeping the page's files")
     page.reload()
     page.context.set_offline(True)
     page.reload()
