@@ -72,7 +72,7 @@ def test_changes_open_at_their_head_and_close_from_anywhere(visit: Any, stage: A
         cwd=str(folder),
     )
     page = visit(f"#/s/{session}", size)
-    expect(page.get_by_text("ok", exact=True)).to_be_visible()
+    expect(page.locator(".reply")).to_have_text("ok")
     expect(page.locator("virtual-list")).to_have_js_property("atEnd", True)
     for close in ("button", "beside", "key"):
         page.get_by_role("button", name="More").click()
