@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
 import signal
+import ssl
 import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from stagedoor.cli import main as command
+from stagedoor.server.running import is_loopback, own_address
 
 BOUND = 240.0
 
@@ -84,6 +88,8 @@ def test_from_the_first_start_to_the_last_device(stagedoor: Any, start: Callable
     shown = stagedoor.run("pair")
     assert re.search(r"^code  \w{4}-\w{4}$", shown.stdout, re.MULTILINE)
     assert "this machine only" in shown.stderr
+    assert "stagedoor serve --lan" in shown.stderr
+    assert "stagedoor serve --lan" in server.output
 
     listed = stagedoor.run("devices")
     assert "phone" in listed.stdout
@@ -118,6 +124,32 @@ def test_at_a_terminal_it_shows_a_link_that_works_once(stagedoor: Any) -> None:
     terminal.type("\x03")
     assert terminal.end() == 0
     assert "stopping" in terminal.text
+
+
+@pytest.mark.skipif(is_loopback(own_address()), reason="this machine is in no network")
+def test_a_phone_in_the_same_network_is_paired_over_tls(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("serve", "--lan", "--port", "0")
+    terminal.until("Ctrl-C stops it.")
+    [shown] = re.findall(r"SHA-256\s+((?:[0-9A-F]{2}:){31}[0-9A-F]{2})", terminal.text)
+    digest = shown.replace(":", "").lower()
+    assert "\u2580" in terminal.text or "\u2588" in terminal.text, "a QR code"
+    invited = json.loads(stagedoor.run("pair", "--json").stdout)
+    host, port = urlsplit(invited["url"]).hostname or "", urlsplit(invited["url"]).port or 0
+    assert (host, invited["reachable"], invited["fingerprint"]) == (own_address(), True, digest)
+    assert invited["url"] == f"https://{host}:{port}/#pair={invited['code']}&sha256={digest}"
+    assert "<svg" in invited["qr"]
+    presented = ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((host, port), timeout=BOUND))
+    assert hashlib.sha256(presented).hexdigest() == digest
+    pinned = ssl.create_default_context(cadata=presented)
+    request = urllib.request.Request(
+        f"https://{host}:{port}/api/pair",
+        json.dumps({"code": invited["code"]}).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=BOUND, context=pinned) as answer:
+        assert json.load(answer)["scopes"] == ["run"]
+    terminal.type("\x03")
+    assert terminal.end() == 0
 
 
 def test_sessions_that_run_are_ended_when_it_stops(stagedoor: Any, start: Callable[..., Running]) -> None:
@@ -155,6 +187,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--host", "192.0.2.1"], "--insecure"),
         (["--tls-cert", "no-certificate"], "server.tls_key"),
         (["--tls-cert", "no-certificate", "--tls-key", "no-certificate"], "cannot use the certificate"),
+        (["--lan", "--host", "127.0.0.1"], "a phone cannot reach 127.0.0.1"),
+        (["--lan", "--host", "box.local"], "needs an address of this machine"),
+        (["--lan", "--insecure"], "always uses TLS"),
         (["--root", "nowhere"], "is not a folder"),
         (["--root", "/"], "whole disk"),
         (["--config", "missing.yaml"], "missing.yaml"),

@@ -96,13 +96,24 @@ def test_codes_of_a_revoked_device_are_void(codes: PairingCodes) -> None:
     assert codes.use(ours.display, "one") == ours
 
 
+def test_a_server_that_phones_can_reach_shows_a_qr_code(serve: Any) -> None:
+    async def main() -> None:
+        async with serve(hosts=("https://agents.example.org",)) as server, server.client() as client:
+            invitation = (await client.post("/api/pairing")).json()
+            assert invitation["url"] == f"https://agents.example.org/#pair={invitation['code']}"
+            assert ElementTree.fromstring(invitation["qr"]).tag.endswith("svg")
+            assert (invitation["reachable"], invitation["fingerprint"]) == (True, "")
+
+    asyncio.run(main())
+
+
 def test_pairing_from_code_to_device(server: Any) -> None:
     invited = server.http.post("/api/pairing", json={"scope": "answer", "name": "kitchen"})
     assert invited.status_code == 201
     invitation = invited.json()
     assert invitation["url"] == f"{server.url}/#pair={invitation['code']}"
     assert invitation["scope"] == "answer"
-    assert ElementTree.fromstring(invitation["qr"]).tag.endswith("svg")
+    assert (invitation["reachable"], invitation["qr"], invitation["fingerprint"]) == (False, "", ""), "no QR to nowhere"
     with httpx.Client(base_url=server.url) as phone:
         answer = phone.post("/api/pair", json={"code": invitation["code"].lower(), "name": "Chrome on Linux"})
         assert answer.status_code == 201

@@ -60,7 +60,7 @@ class _HelpFormatter(argparse.HelpFormatter):
 
 # ---------------------------------------------------------------------------------------------- how a command ends
 
-_SERVER_PACKAGES = "starlette uvicorn websockets watchfiles segno"
+_SERVER_PACKAGES = "starlette uvicorn websockets watchfiles segno cryptography"
 PACKAGES = {
     "h11": "h11",
     "httpx": "httpx",
@@ -69,6 +69,7 @@ PACKAGES = {
     "starlette": _SERVER_PACKAGES,
     "uvicorn": _SERVER_PACKAGES,
     "segno": _SERVER_PACKAGES,
+    "cryptography": _SERVER_PACKAGES,
     "watchfiles": _SERVER_PACKAGES,
 }
 """Optional module → the packages to install for what needs it."""

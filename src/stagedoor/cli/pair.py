@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from typing import Any
-from urllib.parse import urlsplit
 
 from ..dialects import DIALECTS
 from . import EXIT_SUCCESS, EXIT_USAGE
@@ -34,14 +33,16 @@ def main(argv: list[str]) -> int:
         help="what its event streams speak where a request does not say (default: what the server speaks)",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one JSON object: code, url, scope, expiresAt, qr (SVG)"
+        "--json",
+        action="store_true",
+        help="print one JSON object: code, url, scope, expiresAt, qr (SVG), reachable, fingerprint",
     )
     arguments = parser.parse_args(argv)
     from ..errors import StagedoorError
     from ..register import home
 
     try:
-        from ..server.running import is_loopback, send_request
+        from ..server.running import send_request
 
         body = {"scope": arguments.scope, "name": arguments.name, "dialect": arguments.dialect}
         pairing: dict[str, Any] = send_request(home(), "POST", "/api/pairing", body)
@@ -51,12 +52,16 @@ def main(argv: list[str]) -> int:
             print(msgspec.json.encode(pairing).decode())
             return EXIT_SUCCESS
         if sys.stdout.isatty():
-            print(_drawn(pairing["url"]))
+            print(drawn(pairing["url"]) if pairing["reachable"] else "")
         print(f"link  {pairing['url']}\ncode  {pairing['code']}\nscope {pairing['scope']}")
-        if is_loopback(urlsplit(str(pairing["url"])).hostname or ""):
+        if pairing["fingerprint"]:
+            from ..server.certificate import as_people_compare
+
+            print(f"The browser warns about the certificate once. SHA-256 {as_people_compare(pairing['fingerprint'])}")
+        if not pairing["reachable"]:
             print(
-                "This server listens on this machine only. To pair a phone, start it with --host and a certificate "
-                "(docs/serve.md).",
+                "This server listens on this machine only, so there is no QR code: a phone could not reach it. "
+                "Start it with: stagedoor serve --lan (other ways: docs/reach.md).",
                 file=sys.stderr,
             )
     except (StagedoorError, OSError, ModuleNotFoundError) as fault:
@@ -65,7 +70,7 @@ def main(argv: list[str]) -> int:
     return EXIT_SUCCESS
 
 
-def _drawn(url: str) -> str:
+def drawn(url: str) -> str:
     import segno
 
     out = io.StringIO()

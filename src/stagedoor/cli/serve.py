@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   stagedoor serve                                  this folder, on 127.0.0.1:16180
+  stagedoor serve --lan                            phones in the same network too: makes a certificate, shows a QR
   stagedoor serve --root ~/code --port 8000        everything under ~/code
   stagedoor serve --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
   stagedoor pair                                   (in another terminal) pair a phone or a browser
@@ -44,6 +45,12 @@ def main(argv: list[str]) -> int:
         closing=EPILOG,
     )
     parser.add_argument("--host", metavar="ADDRESS", help="listen here (default: 127.0.0.1, this machine only)")
+    parser.add_argument(
+        "--lan",
+        action="store_true",
+        help="listen where phones in the same network can reach it, with a certificate of its own (HTTPS); "
+        "--host chooses among several addresses of this machine",
+    )
     parser.add_argument("--port", type=int, metavar="N", help="default: 16180; 0 chooses a free port")
     parser.add_argument(
         "--root",
@@ -94,7 +101,10 @@ def _serve(arguments: argparse.Namespace) -> int:
             "workspaces.roots": arguments.root,
         },
     )
-    settings = _checked(loaded.settings, insecure=arguments.insecure)
+    settings = loaded.settings
+    if arguments.lan:
+        settings = _on_the_network(settings, arguments.host or "", insecure=arguments.insecure)
+    settings = _checked(settings, insecure=arguments.insecure)
     for name in [name for name in os.environ if name.startswith("STAGEDOOR_NOTIFY__")]:
         del os.environ[name]  # agents inherit the rest
     for warning in loaded.warnings:
@@ -112,6 +122,16 @@ def _serve(arguments: argparse.Namespace) -> int:
         return asyncio.run(_run(app, service, opened))
 
 
+def _on_the_network(settings: Settings, address: str, *, insecure: bool) -> Settings:
+    from ..errors import ConfigError
+    from ..register import home
+    from ..server.certificate import lan_settings
+
+    if insecure:
+        raise ConfigError("--lan always uses TLS: leave --insecure out")
+    return lan_settings(settings, Path(settings.home) if settings.home else home(), address=address)
+
+
 def _checked(settings: Settings, *, insecure: bool) -> Settings:
     from msgspec.structs import replace
 
@@ -126,8 +146,8 @@ def _checked(settings: Settings, *, insecure: bool) -> Settings:
     elif not insecure and not is_loopback(settings.host):
         raise ConfigError(
             f"{settings.host} can be reached from other machines, and without TLS others on the network can read the "
-            "token and everything the agents write: use --tls-cert and --tls-key (docs/serve.md shows how to create "
-            "them), put a proxy with TLS in front of 127.0.0.1, or use --insecure"
+            "token and everything the agents write: use --lan (which makes a certificate), --tls-cert and --tls-key, "
+            "a proxy with TLS in front of 127.0.0.1 (docs/reach.md), or --insecure"
         )
     if not settings.roots:
         settings = replace(settings, roots=(str(Path.cwd()),))
@@ -181,17 +201,31 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
 
 def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     """The address and how to connect. A link that pairs a device is for a person's eyes, never for a log."""
+    from ..server.access.pairing import pairing_link
+    from ..server.certificate import as_people_compare, own_fingerprint
+    from ..server.running import can_be_reached
+    from .pair import drawn
+
     if sys.stdout.isatty():
         opening = f"{note.url}/#pair={codes.new('admin', 'this machine').display}   (works once, within five minutes)"
     else:
         opening = "run: stagedoor pair"
+    digest = own_fingerprint(service.settings, service.home)
+    reachable = can_be_reached(note.public)
     rows = [
         ("open", opening),
         ("pair", "stagedoor pair   (a phone or another browser)"),
+        *([("phones", "cannot reach it; for that: stagedoor serve --lan")] if not reachable else []),
+        *([("SHA-256", as_people_compare(digest))] if digest else []),
         ("folders", ", ".join(service.settings.roots)),
         ("token", str(service.home / "token")),
     ]
     print(f"Stagedoor listens on {note.url}" + ("" if note.public == note.url else f" and {note.public}"))
     for name, value in rows:
         print(f"  {name:8} {value}")
+    if digest:
+        print("Browsers warn about this certificate once: its SHA-256 fingerprint must be the one above.")
+        if sys.stdout.isatty():
+            link = pairing_link(note.public, codes.new("run").display, digest)
+            print(f"{drawn(link)}For a phone (once, within five minutes; stagedoor pair shows another).")
     print("Ctrl-C stops it.", flush=True)

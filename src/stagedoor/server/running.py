@@ -172,6 +172,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def can_be_reached(url: str) -> bool:
+    """Whether other machines may reach ``url``: not when it leads every machine to itself."""
+    return not is_loopback(urlsplit(url).hostname or "")
+
+
 def own_address() -> str:
     """The address this machine has in its network. Nothing is sent to find it out."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -26,9 +26,10 @@ from stagedoor.engine import milliseconds
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 
+from ..certificate import own_fingerprint
 from ..problems import RefusedRequest
 from ..reading import as_type, read_body, read_query
-from ..running import public_url
+from ..running import can_be_reached, public_url
 from ..streams.dialect_cursor import CANONICAL, check_dialect
 from .auth import COOKIE, caller_of
 from .devices import LOCAL, Devices, demand
@@ -140,7 +141,11 @@ class Pairing(msgspec.Struct, frozen=True, rename="camel"):
     scope: Scope
     expires_at: int
     qr: str
-    """The ``url`` as an SVG image."""
+    """The ``url`` as an SVG image; empty where a phone could not open it."""
+    reachable: bool
+    """Whether other machines can reach this server by ``url``."""
+    fingerprint: str
+    """SHA-256 of a certificate that the server made itself, in hex; also in ``url``."""
 
 
 class PairBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -194,6 +199,7 @@ def routes(service: Service, devices: Devices, codes: PairingCodes) -> list[Base
 class _PairingDoor:
     def __init__(self, service: Service, devices: Devices, codes: PairingCodes) -> None:
         self._settings = service.settings
+        self._home = service.home
         self._devices = devices
         self._codes = codes
 
@@ -204,14 +210,19 @@ class _PairingDoor:
         invite: InviteBody = as_type({} if body is msgspec.UNSET else body, InviteBody)
         check_dialect(invite.dialect or CANONICAL)
         code = self._codes.new(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
-        url = f"{public_url(self._settings, request.scope)}/#pair={code.display}"
+        page = public_url(self._settings, request.scope)
+        digest = own_fingerprint(self._settings, self._home)
+        url = pairing_link(page, code.display, digest)
+        reachable = can_be_reached(page)
         return _json(
             Pairing(
                 code=code.display,
                 url=url,
                 scope=code.scope,
                 expires_at=milliseconds() + int(CODE_SECONDS * 1000),
-                qr=_qr(url),
+                qr=_qr(url) if reachable else "",
+                reachable=reachable,
+                fingerprint=digest,
             ),
             201,
         )
@@ -284,6 +295,11 @@ def _view(device: Device, current: str) -> DeviceView:
         dialect=device.dialect,
         current=device.id == current,
     )
+
+
+def pairing_link(page: str, code: str, fingerprint: str = "") -> str:
+    """All of it stands behind ``#``, which browsers do not send. Apps that read it can pin the certificate."""
+    return f"{page}/#pair={code}" + (f"&sha256={fingerprint}" if fingerprint else "")
 
 
 def _qr(url: str) -> str:

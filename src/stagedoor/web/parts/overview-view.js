@@ -217,13 +217,15 @@ function deviceRow({ id, name, scopes, seenAt, current }, again) {
  */
 async function pair(place, scope) {
   try {
-    /** @type {{ code: string, qr: string }} */
-    const { code, qr } = await post("/api/pairing", { scope });
+    /** @type {{ code: string, qr: string, fingerprint: string }} */
+    const { code, qr, fingerprint } = await post("/api/pairing", { scope });
     const src = `data:image/svg+xml;base64,${btoa(qr)}`;
-    const picture = h("img", { alt: "QR code to pair a device", class: "qr", src });
-    const intro = h("p", {}, "Scan it with the phone, or enter the code ");
+    const picture = qr && h("img", { alt: "QR code to pair a device", class: "qr", src });
+    const local = "Phones cannot reach this server. Start it with: stagedoor serve --lan";
+    const intro = h("p", {}, qr ? "Scan it with the phone, or enter the code " : local);
     const hint = quiet("It can be used once, within five minutes.");
-    replace(place, h("div", { class: "pairing" }, picture, intro, h("p", { class: "code-big" }, code), hint));
+    const digest = fingerprint && quiet(`Certificate: SHA-256 ${fingerprint.replace(/..(?=.)/g, "$&:").toUpperCase()}`);
+    replace(place, h("div", { class: "pairing" }, picture, intro, h("p", { class: "code-big" }, code), hint, digest));
     place.scrollIntoView({ block: "nearest" });
   } catch (fault) {
     toast(messageOf(fault), "error");
