@@ -153,10 +153,13 @@ def tools_of(functions: Iterable[Tool | Callable[..., Any]]) -> tuple[Tool, ...]
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[list[tuple[inspect.Parameter, Any]], str]:
     """Those the model fills in, with their types; and the one that gets the context."""
-    is_routine = inspect.isroutine(function) or isinstance(function, functools.partial)
+    hinted: Any = function
+    if isinstance(hinted, functools.partial):
+        hinted = cast("functools.partial[Any]", hinted).func
+    elif not inspect.isroutine(function):
+        hinted = type(function).__call__
     try:
-        hinted = function.func if isinstance(function, functools.partial) else function
-        hints = get_type_hints(hinted if is_routine else type(function).__call__, include_extras=True)
+        hints = get_type_hints(hinted, include_extras=True)
         signature = inspect.signature(function)
     except (NameError, TypeError, ValueError) as fault:
         raise BadRequest(f"tools: the type hints of {name} cannot be read: {fault}; correct them") from None
@@ -216,7 +219,7 @@ def content_of(outcome: Any) -> list[dict[str, Any]]:
         return [outcome.block()]
     if isinstance(outcome, list | tuple) and outcome:
         items: list[Any] = list(outcome)  # pyright: ignore[reportUnknownArgumentType]
-        if all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in items):
+        if all(isinstance(item, dict) and isinstance(cast("dict[str, Any]", item).get("type"), str) for item in items):
             return items
         if any(isinstance(item, Image) for item in items):
             return [block for item in items for block in content_of(item)]

@@ -101,8 +101,8 @@ class ToolServer:
         reply = await self._answer(request_id, method, params, run)
         if "result" in reply:
             lists = method.endswith(("/list", "/read", "/discover"))
-            caching = {"ttlMs": 0, "cacheScope": "private"} if lists else {}
-            result = {"resultType": "complete", **caching, **reply["result"]}
+            caching: dict[str, Any] = {"ttlMs": 0, "cacheScope": "private"} if lists else {}
+            result: dict[str, Any] = {"resultType": "complete", **caching, **dict[str, Any](reply["result"])}
             result["_meta"] = {SERVER_KEY: self._identity(), **result.get("_meta", {})}
             reply["result"] = result
         return reply

@@ -207,9 +207,8 @@ class OpenRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Where to look for the agent's last session."""
         if self.resume != LAST:
             return {}
-        return {"agent": self.agent} | {
-            sent: self.options[name] for name, sent in _PLACES.items() if name in self.options
-        }
+        place = {sent: self.options[name] for name, sent in _PLACES.items() if name in self.options}
+        return {"agent": self.agent, **place}
 
     def create_body(self, prompt: str, *, keep_open: bool) -> dict[str, object]:
         """Only what was passed: an older server refuses fields it does not know."""

@@ -184,7 +184,8 @@ def flat_settings(settings: Settings) -> dict[str, str]:
 
     def walk(name: str, value: Any) -> None:
         if name in hidden:
-            values[name] = f"{len(value) if isinstance(value, list | tuple) else 1} values" if value else ""
+            count = len(cast("list[Any] | tuple[Any, ...]", value)) if isinstance(value, list | tuple) else 1
+            values[name] = f"{count} values" if value else ""
         elif isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
             if name.endswith(f".{_SECRET}"):

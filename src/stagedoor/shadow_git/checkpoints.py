@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -272,7 +272,7 @@ def sweep(home: Path, now: int) -> None:
 
 
 @contextlib.contextmanager
-def _opened(store: Path, folder: Path, alternate: bytes | None = None) -> Iterator[Shadow]:
+def _opened(store: Path, folder: Path, alternate: bytes | None = None) -> Generator[Shadow]:
     for part in ("objects/info", "refs/heads", "info", "logs/refs"):
         (store / part).mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(store / "lock"):
@@ -477,7 +477,7 @@ def _read(content: bytes) -> FolderListing:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """One at a time, in whatever process."""
     with path.open("wb") as file:
         deadline = time.monotonic() + SECONDS

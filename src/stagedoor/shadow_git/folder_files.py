@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -237,7 +237,7 @@ class FolderWriter:
                 os.close(descriptor)
 
     @contextlib.contextmanager
-    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+    def _parent(self, path: str) -> Generator[tuple[int, str]]:
         """The folder that holds ``path``, opened step by step, and the last name."""
         *folders, name = path.split("/")
         if not name or any(part in ("", ".", "..") or part.lower() == ".git" for part in (*folders, name)):

@@ -70,8 +70,8 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Clau
 
 
 def effort_of(options: Options) -> Effort | None:
-    efforts: tuple[Effort, ...] = get_args(Effort)
-    effort = next((one for one in efforts if one == options.effort), None)
+    efforts: dict[str, Effort] = {one: one for one in get_args(Effort)}
+    effort = efforts.get(options.effort or "")
     if options.effort is not None and effort is None:
         raise NotSupported(f"effort={options.effort!r}: Claude Code knows {', '.join(efforts)}")
     return effort

@@ -601,7 +601,7 @@ class AppServerDictionary:
 
     def _limits(self, native: notifications.AccountRateLimitsUpdatedNotification) -> list[Event]:
         windows = [native.rate_limits.get(name) for name in ("primary", "secondary")]
-        quotas = [quota_of(window) for window in windows if isinstance(window, dict)]
+        quotas = [quota_of(cast("dict[str, Any]", window)) for window in windows if isinstance(window, dict)]
         self.report = replace(self.report, quotas=tuple(quota for quota in quotas if quota is not None))
         return []
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -125,7 +125,7 @@ class Undoing:
                 raise SessionRunning(f"an agent is at work in {place}; stop its turn, or wait until it is over")
 
     @contextlib.asynccontextmanager
-    async def _alone(self, folder: Path) -> AsyncIterator[None]:
+    async def _alone(self, folder: Path) -> AsyncGenerator[None]:
         """One at a time in a folder."""
         name = await asyncio.to_thread(os.path.realpath, folder)
         lock, waiting = self._locks.get(name, (asyncio.Lock(), 0))
