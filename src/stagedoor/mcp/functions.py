@@ -155,7 +155,7 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[list[tuple[ins
     """Those the model fills in, with their types; and the one that gets the context."""
     hinted: Any = function
     if isinstance(hinted, functools.partial):
-        hinted = cast("functools.partial[Any]", hinted).func
+        hinted = cast("Any", hinted).func
     elif not inspect.isroutine(function):
         hinted = type(function).__call__
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -184,7 +184,7 @@ def flat_settings(settings: Settings) -> dict[str, str]:
 
     def walk(name: str, value: Any) -> None:
         if name in hidden:
-            count = len(cast("list[Any] | tuple[Any, ...]", value)) if isinstance(value, list | tuple) else 1
+            count = len(cast("Sequence[Any]", value)) if isinstance(value, list | tuple) else 1
             values[name] = f"{count} values" if value else ""
         elif isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
