@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -33,9 +34,19 @@ def test_first_visit_and_pairing(visit: Any, stage: Any, size: str) -> None:
 
 def test_a_pairing_link_lets_in_at_once(visit: Any, stage: Any) -> None:
     visit.forgiven = ("401",)
-    page = visit(f"#pair={stage.pairing_code()}", paired=False)
+    # Behind the code: the fingerprint that a server with a certificate of its own puts there.
+    page = visit(f"#pair={stage.pairing_code()}&sha256={'0a' * 32}", paired=False)
     expect(page.locator("session-list")).to_be_visible()
     assert "pair=" not in page.url
+
+
+def test_a_server_that_phones_cannot_reach_says_so_and_shows_no_qr_code(visit: Any) -> None:
+    page = visit("#/overview")
+    page.get_by_role("button", name="Pair a device").click()
+    pairing = page.locator(".pairing")
+    expect(pairing).to_contain_text("Phones cannot reach this server. Start it with: stagedoor serve --lan")
+    expect(pairing.locator(".code-big")).to_have_text(re.compile(r"^\w{4}-\w{4}$"))
+    expect(pairing.locator("img")).to_have_count(0)
 
 
 @BOTH
