@@ -218,22 +218,25 @@ def test_the_newcomers_first_minute(visit: Any, stage: Any) -> None:
 def test_sessions_that_a_model_started_nest_under_its_own(visit: Any, stage: Any) -> None:
     """Also when they work in another folder; what waits for somebody stands on top, on its own."""
     asks = [[{"shell": "rm -rf build"}], [{"say": "Gone."}]]
-    lead = stage.start([{"say": "I lead."}], title="Lead")
-    stage.start([{"say": "Beside."}], title="Beside")
+    lead = stage.start([{"say": "I lead."}], title="Kinfolk Lead")
+    stage.start([{"say": "Beside."}], title="Kinfolk Beside")
     for title, folder, replies in (("Near", stage.root, [[{"say": "Here."}]]), ("Far", stage.folder("far"), asks)):
         spec = SessionSpec(
-            agent="understudy", prompt=stage.script(*replies), title=title, cwd=str(folder), keep_open=True
+            agent="understudy", prompt=stage.script(*replies), title=f"Kinfolk {title}", cwd=str(folder), keep_open=True
         )
-        stage.run(stage.service.sessions.create_for_model(spec, caller="a test", parent=lead))
-    stage.start([{"say": "Apart."}], title="Apart", cwd=str(stage.folder("apart")))
+        far = stage.run(stage.service.sessions.create_for_model(spec, caller="a test", parent=lead)).id
+    stage.start([{"say": "Apart."}], title="Kinfolk Apart", cwd=str(stage.folder("apart")))
     page = visit("", "desk")
+    page.get_by_label("Search sessions").fill("kinfolk")  # other tests have left theirs
     rows = page.locator("session-list .session")
     waiting = page.locator("session-list .session.waiting")
     expect(waiting).to_contain_text("Far")
     expect(waiting).not_to_contain_class("child")
-    expect(page.locator("session-list .session.child .title")).to_have_text(["Near"])
-    [question] = stage.questions()
+    expect(page.locator("session-list .session.child .title")).to_have_text(["Kinfolk Near"])
+    [question] = [one for one in stage.questions() if one["sessionId"] == far]
     stage.http.post(f"/api/permissions/{question['id']}", json={"decision": "deny"})
-    expect(page.locator("session-list .session.child .title")).to_have_text(["Far", "Near"])
+    expect(page.locator("session-list .session.child .title")).to_have_text(["Kinfolk Far", "Kinfolk Near"])
     expect(page.locator("session-list .group")).to_have_text(["apart", stage.root.name])
-    expect(rows.locator(".title")).to_have_text(["Apart", "Beside", "Lead", "Far", "Near"])
+    expect(rows.locator(".title")).to_have_text(
+        [f"Kinfolk {title}" for title in ("Apart", "Beside", "Lead", "Far", "Near")]
+    )
