@@ -61,7 +61,7 @@ def _foreign(trace: str, planted: Path) -> list[str]:
         match = CALL.search(line)
         assert match is not None, line
         program, argv, env = match[1], WORD.findall(match[2]), WORD.findall(match[3])
-        if number == 0 or (program == sys.executable and argv[1:3] == ["-I", "-S"] and argv[4] == "series"):
+        if number == 0 or (program == sys.executable and argv[1:3] == ["-I", "-S"] and argv[4].startswith("series:")):
             continue
         shadow = [word for word in env if re.fullmatch(r"GIT_DIR=/.*/stagedoor-git-[0-9a-f]{16}", word)]
         ours = argv[1:3] == ["config", "--list"] or (argv[1] == "--no-pager" and argv[2] in OUR_GIT)

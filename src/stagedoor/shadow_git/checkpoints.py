@@ -28,7 +28,9 @@ LARGEST = 32 * 2**20
 """A file above this is left out."""
 MOST_FILES = 100_000
 SECONDS = 30.0
-"""What one checkpoint may take; beyond it there is none."""
+"""What one look at the files may take for an undo; beyond it nothing is undone."""
+SECONDS_OF_A_TURN = 10.0
+"""The same before a turn, for which somebody waits; beyond it the turn runs without a checkpoint."""
 MOST_OF_A_SESSION = 50
 KEPT_DAYS = 30
 NAMED = 100
@@ -146,7 +148,7 @@ class Checkpoints:
         *,
         also: Iterable[str] = (),
     ) -> tuple[Checkpoint, FolderListing]:
-        found = self._look(shadow, also=also)
+        found = self._look(shadow, also=also, seconds=SECONDS_OF_A_TURN if kind == "turn" else SECONDS)
         tree = shadow.git("write-tree").decode().strip()
         manifest = shadow.git("hash-object", "-w", "--stdin", content=_written(found)).decode().strip()
         parts = (f"040000 tree {tree}\tfiles", f"100644 blob {manifest}\tmanifest")
@@ -170,9 +172,9 @@ class Checkpoints:
         _drop_oldest(shadow, [*listed, taken], session_id, at)
         return taken, found
 
-    def _look(self, shadow: Shadow, *, also: Iterable[str] = ()) -> FolderListing:
+    def _look(self, shadow: Shadow, *, also: Iterable[str] = (), seconds: float = SECONDS) -> FolderListing:
         """The folder as it stands, and the store's index with it."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + seconds
         listing = list_folder(
             self._folder, apart=(self._home,), also=frozenset(also), largest=LARGEST, most=MOST_FILES, deadline=deadline
         )
