@@ -9,6 +9,7 @@ ALL = (
     "bench.start",
     "bench.stream",
     "bench.unified",
+    "bench.drivers",
     "bench.many",
     "bench.history_claude",
     "bench.log",
