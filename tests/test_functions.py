@@ -188,6 +188,37 @@ def test_whoever_knows_the_secret_is_asked_about_too(tmp_path: Path) -> None:
     assert (calls, questions) == ([], ["Emma"])
 
 
+def test_arguments_that_a_person_has_emptied_do_not_allow_the_ones_before(tmp_path: Path) -> None:
+    calls: list[int] = []
+    answers: list[stagedoor.Allow | stagedoor.Deny] = [stagedoor.Allow(updated_input={}), stagedoor.Deny("no")]
+
+    def order(copies: int = 1) -> None:
+        """Order copies."""
+        calls.append(copies)
+
+    async def main() -> str:
+        async with asyncio.timeout(BOUND):
+            options = check_options({"cwd": str(tmp_path), "tools": [order], "can_use_tool": lambda _: answers.pop(0)})
+            driver = next(iter(catalog.agent("claude").drivers.values()))  # nothing is started
+            session = Session(agent="claude", options=options, driver=driver)
+            functions = session._engine._functions
+            assert functions is not None
+            server = (await functions.join(options)).mcp_servers["host"]
+            request = stagedoor.PermissionRequest(
+                request_id="1", tool_name="mcp", native_name="mcp__host__order", input={"copies": 1000}
+            )
+            assert await functions.answer(request) == stagedoor.Allow(updated_input={})
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+            message |= {"params": {"name": "order", "arguments": {"copies": 1000}}}
+            async with httpx.AsyncClient(timeout=BOUND) as client:
+                reply = await client.post(server.url, json=message, headers=dict(server.headers))
+            await functions.close()
+            return str(reply.json()["result"]["content"][0]["text"])
+
+    assert asyncio.run(main()) == "not run: no"
+    assert (calls, answers) == ([], [])
+
+
 def test_an_interrupted_turn_cancels_its_calls(options: dict[str, Any]) -> None:
     ends: list[str] = []
 

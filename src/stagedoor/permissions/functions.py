@@ -145,7 +145,8 @@ class SessionFunctions:
         tool, arguments = named
         decision = await self._decide(self._request(tool, arguments, request.tool_use_id))
         if isinstance(decision, Allow):
-            self._allowed.append((tool.name, _canonical(decision.updated_input or arguments)))
+            changed = decision.updated_input  # also to nothing at all: then the call as it was is not allowed
+            self._allowed.append((tool.name, _canonical(arguments if changed is None else changed)))
         return decision
 
     def observe(self, event: ToolUse | ToolResult) -> None:
