@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stagedoor.server.mcp import tools as door_tools
 from stagedoor.service.config.settings import Limits, Settings
@@ -125,6 +126,8 @@ REFUSED: tuple[tuple[Scope, dict[str, str], str, dict[str, Any], Any], ...] = (
     ("watch", {}, "list", {}, []),
     ("answer", {}, "send", {"prompt": "x"}, "this needs the scope 'run'"),
     ("call", {}, "start", {"prompt": "x", "tier": "autonomous"}, "tier 'autonomous' is more than you may ask for"),
+    ("call", {"Stagedoor-Tier": "autonomous"}, "start", {"prompt": "x", "tier": "autonomous"}, "('supervised')"),
+    ("call", {"Stagedoor-Tier": "dry-run"}, "start", {"prompt": "x", "tier": "supervised"}, "('dry-run')"),
     ("call", {}, "wait", {"session": "somebody-elses"}, "session 'somebody-elses' not found"),
     ("call", {}, "wait", {}, "you have started no session yet"),
     ("admin", {"Stagedoor-Tier": "supervised"}, "start", {"prompt": "x", "tier": "autonomous"}, "is more than"),
@@ -185,6 +188,50 @@ def test_a_nested_session_gets_no_more_than_the_one_that_starts_it(
                 third = await model.call("start", prompt=hello, agent="understudy")
             async with Model(server, **{"Stagedoor-Session": third["session"]}) as model:
                 assert "nested 3 deep" in await model.call("start", prompt=hello, agent="understudy")
+
+    run(scene)
+
+
+def test_a_header_gives_a_token_no_rights(serve: Serve, script: Script) -> None:
+    """Whoever knows the id of a session can say that they run there: a token for this door gains nothing by it."""
+
+    async def scene() -> None:
+        async with serve(tier="supervised") as server:
+            hello = script([{"say": "hello"}])
+            spec = SessionSpec(prompt=hello, agent="understudy", keep_open=True, only_refusing=True, tier="autonomous")
+            free = await server.service.sessions.create(spec)
+            lax = await server.service.sessions.create(replace(spec, tier="supervised", approval="autoAll"))
+            async with Model(server, **{"Stagedoor-Session": free.id}) as owner:
+                theirs = (await owner.call("start", prompt=hello, agent="understudy"))["session"]
+            token = await device(server, "call")
+            for top, approval in ((free, None), (lax, "autoEdit")):
+                headers = {"Stagedoor-Session": top.id, "Stagedoor-Tier": "autonomous"}
+                async with Model(server, token, **headers) as model:
+                    assert await model.call("list") == []
+                    for tool in ("wait", "events", "diff", "cancel"):
+                        assert "not found" in await model.call(tool, session=theirs)
+                    assert "not found" in await model.call("send", session=theirs, prompt="x")
+                    refused = await model.call("start", prompt=hello, agent="understudy", tier="autonomous")
+                    assert "is more than you may ask for ('supervised')" in refused
+                    mine = await model.call("start", prompt=hello, agent="understudy")
+                    assert [one["session"] for one in await model.call("list")] == [mine["session"]]
+                child = await server.service.sessions.get(mine["session"])
+                assert (child.parent, child.tier, child.approval) == (top.id, "supervised", approval)
+                assert child.spec is not None
+                assert child.spec.only_refusing  # as the session above: no rule of the server allows it anything
+
+    run(scene)
+
+
+def test_many_calls_at_once_start_no_more_than_one_by_one(serve: Serve, script: Script) -> None:
+    async def scene() -> None:
+        async with serve(limits=Limits(children=2)) as server, Model(server, await device(server, "call")) as model:
+            hello = script([{"say": "hi"}])
+            started = await asyncio.gather(
+                *(model.call("start", prompt=hello, agent="understudy") for _ in range(6)),
+            )
+            assert sum("session" in one for one in started if isinstance(one, dict)) == 2
+            assert sum("which is the limit" in one for one in started if isinstance(one, str)) == 4
 
     run(scene)
 

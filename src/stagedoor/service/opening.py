@@ -187,6 +187,7 @@ def narrowed(spec: SessionSpec, above: SessionView, settings: Settings) -> Sessi
         allowed_tools=theirs.allowed_tools if spec.allowed_tools is None else spec.allowed_tools,
         disallowed_tools=(*theirs.disallowed_tools, *spec.disallowed_tools),
         auto_approve=(),
+        only_refusing=theirs.only_refusing or spec.only_refusing,
         protected=(*theirs.protected, *spec.protected),
         max_budget_usd=min(budgets, default=None),
     )
@@ -194,7 +195,7 @@ def narrowed(spec: SessionSpec, above: SessionView, settings: Settings) -> Sessi
 
 def check_narrower(tier: Tier, approval: Approval | None, cwd: Path, above: SessionView) -> None:
     """Raises ``NotAllowed`` for a session that may do more than the one whose model starts it."""
-    if _freedom(tier, approval) > _freedom(above.tier, above.approval):
+    if freedom(tier, approval) > freedom(above.tier, above.approval):
         raise NotAllowed(
             f"a session with tier {tier!r} may do more than the one that starts it ({above.tier!r}): leave tier out"
         )
@@ -202,7 +203,8 @@ def check_narrower(tier: Tier, approval: Approval | None, cwd: Path, above: Sess
         raise NotAllowed(f"{cwd} is outside {above.cwd}, where the session that starts this one works")
 
 
-def _freedom(tier: Tier, approval: Approval | None) -> int:
+def freedom(tier: Tier, approval: Approval | None) -> int:
+    """How much may be done without a question: comparable, nothing else."""
     return 0 if tier == "dry-run" else 1 + _FREEDOM.index(approval or APPROVALS[tier])
 
 

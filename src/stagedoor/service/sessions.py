@@ -65,6 +65,7 @@ class Sessions:
         self._now = now
         self._new_id = new_id
         self._attachments = home / "attachments"
+        self._counting = asyncio.Lock()
         self.workspaces = Workspaces(
             self.get,
             home / "snapshots",
@@ -161,6 +162,10 @@ class Sessions:
         It may do no more than ``parent`` may; how many there are, and how deep, is limited. Raises ``NotAllowed`` and
         ``TooMany``.
         """
+        async with self._counting:  # many calls at once would each see room for one
+            return await self._begin_for_model(spec, caller=caller, parent=parent, who=who)
+
+    async def _begin_for_model(self, spec: SessionSpec, *, caller: str, parent: str, who: str) -> SessionView:
         limits = self._settings.limits
         siblings = [
             view

@@ -15,10 +15,11 @@ import msgspec
 from stagedoor.errors import NotAllowed, SessionNotFound, StagedoorError
 from stagedoor.mcp.functions import Tool, tool
 from stagedoor.mcp.protocol import McpResource, Resources, ToolCall, ToolRefused, ToolServer
+from stagedoor.service.opening import freedom
 from stagedoor.service.service import Service
 from stagedoor.service.store import Query
 from stagedoor.service.views import Record, SessionSpec, SessionView
-from stagedoor.unified.options import Tier
+from stagedoor.unified.options import APPROVALS, Approval, Tier
 
 from ..access.devices import Caller, demand
 from ..problems import problem
@@ -58,9 +59,9 @@ class ModelCaller(msgspec.Struct, frozen=True, kw_only=True):
 
     def sees(self, view: SessionView) -> bool:
         """A model in a session, and one with a token for this door, has to do with its own sessions alone."""
-        if self.parent:
-            return view.parent == self.parent
-        return not self.calls_only or view.caller == self.caller.device_id
+        if self.calls_only and view.caller != self.caller.device_id:
+            return False  # whichever session it says it runs in
+        return not self.parent or view.parent == self.parent
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,9 +135,10 @@ class AgentTools:
     ) -> Started:
         """Start a coding agent in a session of its own. Returns at once: call wait for its result."""
         self._model.demand("run")
+        allowed, approval = await self._rights(tier)
         spec = SessionSpec(
-            prompt=prompt, agent=agent, cwd=cwd, model=model, tier=self._tier(tier), worktree=worktree, title=title,
-            keep_open=True,
+            prompt=prompt, agent=agent, cwd=cwd, model=model, tier=allowed, approval=approval, worktree=worktree,
+            title=title, keep_open=True,
         )  # fmt: skip
         view = await self._service.sessions.create_for_model(
             spec, caller=self._model.caller.device_id, parent=self._model.parent, who=self._model.caller.name
@@ -230,13 +232,24 @@ class AgentTools:
         except SessionNotFound:
             return None
 
-    def _tier(self, tier: Tier | None) -> Tier | None:
-        most = self._model.most or (self._service.settings.tier if self._model.calls_only else None)
-        if most is None or self._model.parent:  # within a session, that one is the measure
-            return tier
+    async def _rights(self, tier: Tier | None) -> tuple[Tier | None, Approval | None]:
+        """What to ask for: never more than the token allows, whatever the headers say."""
+        parent = await self._service.sessions.find(self._model.parent) if self._model.parent else None
+        bounds = [self._service.settings.tier] if self._model.calls_only else []
+        if self._model.most is not None and parent is None:  # within a session, that one is the measure
+            bounds.append(self._model.most)
+        if not bounds:
+            return tier, None
+        most = min(bounds, key=TIERS.index)
         if tier is not None and TIERS.index(tier) > TIERS.index(most):
             raise NotAllowed(f"tier {tier!r} is more than you may ask for ({most!r}): leave it out")
-        return tier or most
+        if parent is None:
+            return tier or most, None
+        least: Tier = min((parent.tier, most), key=TIERS.index)
+        chosen = tier or least
+        # That the session may ask less than its tier says was said of that session alone.
+        freer = freedom(chosen, parent.approval) > freedom(chosen, None)
+        return chosen, APPROVALS[chosen] if freer else None
 
     async def _newest(self, limit: int) -> Sequence[SessionView]:
         page = await self._service.sessions.list(Query(limit=500))
