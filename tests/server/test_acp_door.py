@@ -18,6 +18,7 @@ from websockets.asyncio.client import connect
 from stagedoor.server.acp.outbox import FULL, MOST, Outbox
 from stagedoor.server.acp.questions import decision_of, options_of
 from stagedoor.service.store import Query
+from stagedoor.service.views import SessionSpec
 from stagedoor.testing.clis import path_with_node, proven_packages
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import PermissionRequest
@@ -292,6 +293,31 @@ def test_mode_model_and_effort_are_chosen_before_and_between_turns(serve: Any, s
                 record for record in await server.service.events.read(session) if b'"reconfigured"' in record.body
             ]
             assert len(notices) == 1
+
+    asyncio.run(main())
+
+
+def test_another_model_or_effort_leaves_the_permissions_as_they_are(serve: Any, script: Script) -> None:
+    """Also where the session asks more than its tier says, or somebody has changed its tier meanwhile."""
+
+    async def main() -> None:
+        async with serve() as server, editor(server) as wire:
+            sessions, cwd = server.service.sessions, str(server.workspace)
+            spec = SessionSpec(
+                prompt=script([{"say": "hi"}]), agent="understudy", tier="autonomous", approval="ask", keep_open=True
+            )
+            session = (await sessions.create(spec)).id
+            await wire.call("session/load", sessionId=session, cwd=cwd, mcpServers=[])
+            while (await sessions.get(session)).activity != "idle":
+                await asyncio.sleep(0.05)
+            for option in ("effort", "model"):
+                chosen = {"sessionId": session, "configId": option, "value": "high"}
+                await wire.call("session/set_config_option", **chosen)
+                view = await sessions.get(session)
+                assert (view.tier, view.approval) == ("autonomous", "ask")
+            await sessions.reconfigure(session, tier="dry-run")
+            await wire.call("session/set_config_option", sessionId=session, configId="effort", value="low")
+            assert (await sessions.get(session)).tier == "dry-run"
 
     asyncio.run(main())
 

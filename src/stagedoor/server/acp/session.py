@@ -188,10 +188,11 @@ class EditorSession:
         choices = await choose(self._service, self.choices, option, value)
         spec = choices.applied_to(self._spec)
         if choices != self.choices and self.stored_id:
+            # A tier that is named again would end the session's own approval, which may be the stricter.
+            tier = None if choices.tier == self.choices.tier else choices.tier
             await self._service.sessions.reconfigure(
-                self.stored_id, model=choices.model, tier=choices.tier, effort=choices.effort,
-                who=self._editor.caller.name,
-            )  # fmt: skip
+                self.stored_id, model=choices.model, tier=tier, effort=choices.effort, who=self._editor.caller.name
+            )
         elif choices != self.choices:
             await self._service.sessions.check(replace(spec, prompt="-"))
         self.choices, self._spec = choices, spec
