@@ -466,7 +466,7 @@ def test_what_cannot_be_says_what_to_do(tmp_path: Path) -> None:
             await stage.client.resume_session("ses_unknown", "x", stage.config())
         with pytest.raises(NotSignedIn, match="opencode auth login"):
             await stage.client.create_session("x", OpenCodeSessionConfig(model="nobody/nothing"))
-        with pytest.raises(LocalProtocolError, match="choose from scripted-model"):
+        with pytest.raises(LocalProtocolError, match="Available: scripted-model"):
             await stage.client.create_session("x", OpenCodeSessionConfig(model="scripted/nothing"))
         with pytest.raises(LaunchError, match="configuration"):
             await stage.client.create_session("x", stage.config(settings={"snapshot": "perhaps"}))

@@ -601,7 +601,7 @@ def test_the_sandbox_of_the_workspace(serve: Any, settings: Settings, tmp_path: 
                 shown = events[0]["config"]
                 assert (shown["approvalMode"], shown["sandboxMode"]) == ("autoAll", "workspaceWrite")
                 assert len(of(events, "toolStarted")) == 2
-                assert (server.workspace / PROJECT / "inside").exists()
+                assert (server.workspace / PROJECT / "inside").exists(), of(events, "toolCompleted")
                 assert list(outside.iterdir()) == []
 
         bounded(main)

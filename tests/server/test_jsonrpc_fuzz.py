@@ -178,6 +178,7 @@ def test_each_method_takes_its_scope_and_no_less(bench: Bench, name: str) -> Non
 
 def test_who_may_nothing_may_nothing(bench: Bench) -> None:
     changing = {"agent/select", "agent/configure", "agent/run", "agent/stop", "session/send", "session/resume"}
+    changing |= {"agent/settings", "session/set", "session/undo"}  # the first of them starts the agent's program
     changing |= {f"git/{name}" for name in ("stage", "unstage", "discard", "commit", "checkout", "push")}
     answering = {"agent/respond", "permission/answer"}
     scopes = {name: method.scope for name, method in METHODS.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Iterable
@@ -61,10 +62,25 @@ def read_json(body: bytes) -> Any:
     return value
 
 
+def _whole_numbers(value: Any) -> Any:
+    """To JSON, and to the schema we publish, ``5.0`` is the whole number 5."""
+    match value:
+        case float() if value.is_integer() and abs(value) < 2**53:
+            return int(value)
+        case list():
+            return [_whole_numbers(one) for one in value]
+        case dict():
+            return {name: _whole_numbers(one) for name, one in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
+
+
 def as_type(value: Any, shape: Any, *, kind: str = "field") -> Any:
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.convert(_whole_numbers(value), shape)
         raise _invalid(error, shape, kind) from error
 
 
