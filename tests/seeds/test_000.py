@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -589,8 +590,9 @@ def test_the_sandbox_of_the_workspace(serve: Any, settings: Settings, tmp_path: 
     outside = tmp_path / "outside"
     outside.mkdir()
     tries = [shell("touch inside"), shell(f"touch {outside}/made"), say("Done.")]
-    with ScriptedModel(tries) as model:
-        agents = real(model, settings, agent, tmp_path / "home")
+    # A short home: Claude Code's sandbox makes sockets in it, whose names may have 107 letters.
+    with tempfile.TemporaryDirectory(prefix="h") as home, ScriptedModel(tries) as model:
+        agents = real(model, settings, agent, Path(home))
         assert agents[agent].env[{"claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}[agent]]
 
         async def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from stagedoor.errors import BadRequest, NotAllowed
+from stagedoor.errors import BadRequest, NotAllowed, SessionNotFound
 from stagedoor.machine.names import is_beneath
 from stagedoor.register import home
 from stagedoor.whole_file import replace_file
@@ -167,7 +167,10 @@ async def folders_in(path: str, settings: Settings) -> Folders:
     if not path:
         tops = tuple(Folder(path=str(root), name=str(root)) for root in roots(settings))
         return Folders(path="", folders=tops) if len(tops) != 1 else await folders_in(tops[0].path, settings)
-    folder = await asyncio.to_thread(session_folder, SessionSpec(prompt="", cwd=path), settings)
+    try:
+        folder = await asyncio.to_thread(session_folder, SessionSpec(prompt="", cwd=path), settings)
+    except (BadRequest, OSError, ValueError) as fault:
+        raise SessionNotFound(f"folder {path!r} not found; choose another one") from fault
     inside, cut = await asyncio.to_thread(files.folders, folder, lambda place: _may_run_in(place, settings))
     top = "" if len(roots(settings)) > 1 else None
     parent = str(folder.parent) if _may_run_in(folder.parent, settings) else top
