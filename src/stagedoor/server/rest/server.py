@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from stagedoor.errors import BadRequest, SessionNotFound
 from stagedoor.service.agents import AgentView
 from stagedoor.service.ledger import MOST_OFFSET, Audited, UsageSums
 from stagedoor.service.store import ConfigChange
@@ -87,7 +88,10 @@ async def agents(call: RestCall[None, None]) -> AgentList:
 
 
 async def agent_settings(call: RestCall[AgentQuery, None]) -> SettingList:
-    return SettingList(await call.service.agents.settings(call.query.agent))
+    try:
+        return SettingList(await call.service.agents.settings(call.query.agent))
+    except BadRequest as fault:  # it is no agent, or one that is switched off
+        raise SessionNotFound(str(fault)) from fault
 
 
 async def projects(call: RestCall[None, None]) -> ProjectList:
@@ -135,7 +139,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listAgentSettings", method="GET", path="/api/agents/settings", tag="server", scope="run",
-        verb=agent_settings, query=AgentQuery, answer=SettingList,
+        verb=agent_settings, query=AgentQuery, answer=SettingList, faults=(404,),
         summary="The modes, models and other settings that a session of an agent offers; it may be started once to see",
     ),
     Operation(

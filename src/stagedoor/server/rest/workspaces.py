@@ -169,7 +169,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listFolders", method="GET", path="/api/folders", tag="workspaces", scope="watch", verb=folders,
-        summary="The folders that a session can run in", query=PathQuery, answer=Folders, faults=(403,),
+        summary="The folders that a session can run in", query=PathQuery, answer=Folders, faults=(403, 404),
     ),
     Operation(
         name="readFile", method="GET", path=_SESSION + "/file", tag="workspaces", scope="watch", verb=file,
