@@ -74,7 +74,7 @@ def test_settings_over_rest(serve: Any, script: Script) -> None:
             agents = {agent["agent"]: agent for agent in (await client.get("/api/agents")).json()["agents"]}
             assert agents["mine"]["settings"] == offered.json()["settings"]
             missing = await client.get("/api/agents/settings", params={"agent": "missing"})
-            assert (missing.status_code, "npm i -g no-such-agent" in missing.text) == (400, True)
+            assert (missing.status_code, "npm i -g no-such-agent" in missing.text) == (404, True)
 
             body = {"agent": "mine", "prompt": script([{"say": "Hello"}]), "effort": "high", "keepOpen": True}
             refused = await client.post("/api/sessions", json={**body, "mode": "auto"})
