@@ -64,15 +64,13 @@ def read_json(body: bytes) -> Any:
 
 def _whole_numbers(value: Any) -> Any:
     """To JSON, and to the schema we publish, ``5.0`` is the whole number 5."""
-    match value:
-        case float() if value.is_integer() and abs(value) < 2**53:
-            return int(value)
-        case list():
-            return [_whole_numbers(one) for one in value]
-        case dict():
-            return {name: _whole_numbers(one) for name, one in cast("dict[str, Any]", value).items()}
-        case _:
-            return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if isinstance(value, list):
+        return [_whole_numbers(one) for one in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {name: _whole_numbers(one) for name, one in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def as_type(value: Any, shape: Any, *, kind: str = "field") -> Any:

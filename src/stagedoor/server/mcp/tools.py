@@ -235,12 +235,12 @@ class AgentTools:
     async def _rights(self, tier: Tier | None) -> tuple[Tier | None, Approval | None]:
         """What to ask for: never more than the token allows, whatever the headers say."""
         parent = await self._service.sessions.find(self._model.parent) if self._model.parent else None
-        bounds = [self._service.settings.tier] if self._model.calls_only else []
+        bounds: list[Tier] = [self._service.settings.tier] if self._model.calls_only else []
         if self._model.most is not None and parent is None:  # within a session, that one is the measure
             bounds.append(self._model.most)
         if not bounds:
             return tier, None
-        most = min(bounds, key=TIERS.index)
+        most: Tier = min(bounds, key=TIERS.index)
         if tier is not None and TIERS.index(tier) > TIERS.index(most):
             raise NotAllowed(f"tier {tier!r} is more than you may ask for ({most!r}): leave it out")
         if parent is None:
