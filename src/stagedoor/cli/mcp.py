@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         "--tier",
         choices=("dry-run", "supervised", "autonomous"),
         default="supervised",
-        help="the most that its sessions may do (default: supervised)",
+        help="the most that its sessions may do (default: supervised); inside a session, that one is the measure",
     )
     parser.add_argument("--server", metavar="URL", help="run the sessions on this server; local: the one of this home")
     parser.add_argument(
