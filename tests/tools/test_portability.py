@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import plistlib
 import re
@@ -109,16 +110,21 @@ def test_the_service_for_launchd_is_a_property_list() -> None:
 def test_who_runs_is_seen_without_proc_too(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "HAS_PROC", has_proc)
     name = "portability-98431"
-    child = subprocess.Popen(["/bin/sh", "-c", "read line; exit", name], stdin=subprocess.PIPE)
-    try:
+    with contextlib.ExitStack() as clean_up:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", "echo; read line; exit", name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        clean_up.enter_context(child)
+        clean_up.callback(child.kill)
+        assert child.stdout is not None
+        # Until it speaks it may not have its words yet: the one who started it goes on before they are in place.
+        assert child.stdout.read(1) == b"\n"
         assert processes.is_running(child.pid)
         assert processes.parent_of(child.pid) == os.getpid()
         assert [pid for pid, line in processes.command_lines().items() if line.strip().endswith(name)] == [child.pid]
-    finally:
         child.kill()
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not processes.is_running(child.pid)  # it has ended, and was not collected
-    child.communicate()
+        assert not processes.is_running(child.pid)  # it has ended, and was not collected
     assert not processes.is_running(child.pid)
     assert processes.parent_of(child.pid) == 0
 
