@@ -262,11 +262,15 @@ def numbers() -> Any:
     yield 1
 
 
+def github__push() -> None: ...
+
+
 @pytest.mark.parametrize(
     ("tools", "words"),
     [
         ([variadic], "variadic: a tool takes named arguments only"),
         ([lambda: None], "cannot be the name of a tool: use tool(function, name=…)"),
+        ([github__push], "'github__push' has two _ in a row"),
         ([typed], "typed: a parameter has a type that JSON does not know"),
         ([unknown], "the type hints of unknown cannot be read"),
         ([numbers], "numbers yields"),

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 
 from stagedoor.server.acp.outbox import FULL, MOST, Outbox
 from stagedoor.server.acp.questions import decision_of, options_of
+from stagedoor.server.acp.session import MOST_UNSAVED
 from stagedoor.service.store import Query
 from stagedoor.service.views import SessionSpec
 from stagedoor.testing.clis import path_with_node, proven_packages
@@ -348,18 +349,25 @@ def test_what_an_editor_sends_with_a_prompt_reaches_the_agent(serve: Any, script
             saved.write_text("same")
             changed.write_text("old")
             session = (await wire.call("session/new", cwd=str(server.workspace)))["sessionId"]
-            links = [{"type": "resource_link", "name": one.name, "uri": one.as_uri()} for one in (saved, changed)]
+            secret = server.workspace / "link.txt"
+            secret.symlink_to("/etc/hostname")  # it leads out of the project: not even asked for
+            long = server.workspace / "long.txt"
+            linked = (secret, server.workspace / ".." / "up.txt", saved, changed, long)
+            links = [{"type": "resource_link", "name": one.name, "uri": f"file://{one}"} for one in linked]
             embedded = {"type": "resource", "resource": {"uri": "file:///else/where.md", "text": "```\nfenced\n```"}}
             prompt = [*block("Look at these:"), *links, embedded]
             number = await wire.start("session/prompt", sessionId=session, prompt=prompt)
-            for text in ("same", "new"):  # what the editor shows of the two
+            # What the editor shows of the three:
+            for place, text in ((saved, "same"), (changed, "new"), (long, "x" * (MOST_UNSAVED + 1))):
                 read = await wire.until(lambda message: message.get("method") == "fs/read_text_file")
+                assert read["params"]["path"] == str(place)
                 await wire.send({"id": read["id"], "result": {"content": text}})
             assert (await wire.answer(number))["result"]["stopReason"] == "end_turn"
             view = await server.service.sessions.get(session)
             assert view.prompt.splitlines() == [
-                "Look at these:", f"@{saved}", "", f"{changed} (not saved yet):", "```", "new", "```", "",
-                "", "/else/where.md:", "````", "```", "fenced", "```", "````",
+                "Look at these:", f"@{secret}", f"@{linked[1]}", f"@{saved}",
+                "", f"{changed} (not saved yet):", "```", "new", "```", "",
+                f"@{long}", "", "/else/where.md:", "````", "```", "fenced", "```", "````",
             ]  # fmt: skip
 
     asyncio.run(main())

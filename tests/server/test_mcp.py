@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stagedoor.errors import NotAllowed
 from stagedoor.server.mcp import tools as door_tools
 from stagedoor.service.config.settings import Limits, Settings
-from stagedoor.service.views import Scope, SessionSpec
+from stagedoor.service.opening import narrowed
+from stagedoor.service.views import Scope, SessionSpec, SessionView
 
 from .conftest import BOUND, Serve, Server
 
@@ -221,6 +223,74 @@ def test_a_header_gives_a_token_no_rights(serve: Serve, script: Script) -> None:
                 assert child.spec.only_refusing  # as the session above: no rule of the server allows it anything
 
     run(scene)
+
+
+def test_the_tier_of_the_caller_bounds_a_session_inside_a_session(serve: Serve, script: Script) -> None:
+    async def scene() -> None:
+        async with serve() as server:
+            hello = script([{"say": "hello"}])
+            spec = SessionSpec(prompt=hello, agent="understudy", keep_open=True, tier="autonomous")
+            top = await server.service.sessions.create(spec)
+            async with Model(server, **{"Stagedoor-Session": top.id, "Stagedoor-Tier": "dry-run"}) as model:
+                refused = await model.call("start", prompt=hello, agent="understudy", tier="supervised")
+                assert "is more than you may ask for ('dry-run')" in refused
+                assert (await model.call("start", prompt=hello, agent="understudy"))["tier"] == "dry-run"
+            async with Model(server, **{"Stagedoor-Session": top.id}) as model:
+                assert (await model.call("start", prompt=hello, agent="understudy"))["tier"] == "autonomous"
+
+    run(scene)
+
+
+def test_a_session_that_is_narrowed_narrows_those_it_has_started(serve: Serve, script: Script) -> None:
+    async def scene() -> None:
+        async with serve() as server:
+            sessions = server.service.sessions
+            hello = script([{"say": "hello"}])
+            spec = SessionSpec(prompt=hello, agent="understudy", keep_open=True, tier="autonomous")
+            top = await sessions.create(spec)
+            async with Model(server, **{"Stagedoor-Session": top.id}) as model:
+                await model.call("start", prompt=hello, agent="understudy", tier="dry-run")
+                planner = await model.finished()
+                await model.call("start", prompt=hello, agent="understudy")
+                child = await model.finished()
+            async with Model(server, **{"Stagedoor-Session": child["session"]}) as model:
+                await model.call("start", prompt=hello, agent="understudy")
+                grandchild = await model.finished()
+            async with server.client() as client:
+                change = {"tier": "supervised", "approval": "ask"}
+                assert (await client.patch(f"/api/sessions/{top.id}", json=change)).status_code == 200
+            narrowed = [await sessions.get(one["session"]) for one in (child, grandchild, planner)]
+            assert [(view.tier, view.approval) for view in narrowed] == [
+                ("supervised", "ask"), ("supervised", "ask"), ("dry-run", None),
+            ]  # fmt: skip
+            assert not any(view.ended for view in narrowed)
+
+    run(scene)
+
+
+def test_those_that_a_session_starts_share_its_limits() -> None:
+    def view(name: str, budget: float | None = None, cost: float | None = None, *, ended: bool = False) -> SessionView:
+        spec = SessionSpec(prompt="", max_budget_usd=budget, max_turns=5, timeout=60.0)
+        return SessionView(id=name, agent="x", cwd="/", spec=spec, cost_usd=cost, activity="ended" if ended else "idle")
+
+    above = view("top", 10.0, 2.0)
+    for others, asked, outcome in (
+        ([], None, 4.0),
+        ([], 1.0, 1.0),
+        ([view("a", 4.0, 3.0)], None, 2.0),
+        ([view("a", 4.0, 1.0, ended=True)], 20.0, 3.5),
+        ([view("a", 4.0, ended=True)], None, 2.0),  # what it cost is not known
+        ([view("a")], None, "is spent, or given"),
+        ([view("a", 4.0), view("b", 4.0)], 0.5, "is spent, or given"),
+    ):
+        spec = SessionSpec(prompt="", max_budget_usd=asked, max_turns=9, timeout=1.0)
+        if isinstance(outcome, str):
+            with pytest.raises(NotAllowed, match=outcome):
+                narrowed(spec, above, others)
+        else:
+            given = narrowed(spec, above, others)
+            assert (given.max_budget_usd, given.max_turns, given.timeout) == (outcome, 5, 1.0), others
+    assert narrowed(SessionSpec(prompt="", max_budget_usd=3.0), view("free")).max_budget_usd == 3.0
 
 
 def test_many_calls_at_once_start_no_more_than_one_by_one(serve: Serve, script: Script) -> None:

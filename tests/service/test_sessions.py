@@ -267,6 +267,24 @@ def test_resume_and_fork_make_new_sessions(kit: Any) -> None:
     kit.run(main())
 
 
+def test_a_session_goes_on_with_the_rights_it_had_last(kit: Any) -> None:
+    async def main() -> None:
+        kit.house.plays([{"say": "first"}], [{"say": "second"}], [{"say": "third"}])
+        async with kit.house.service() as service:
+            sessions = service.sessions
+            view, watch = await kit.start_session(service, "hi", tier="autonomous", approval="autoAll", keep_open=True)
+            await watch.until(TurnCompleted)
+            await sessions.reconfigure(view.id, tier="supervised", approval="ask", model="understudy-mini")
+            forked = await sessions.resume(view.id, "beside", fork=True)
+            await sessions.cancel(view.id)
+            resumed = await sessions.resume(view.id, "on", keep_open=False)
+            for other in (forked, resumed):
+                assert (other.tier, other.approval, other.model) == ("supervised", "ask", "understudy-mini")
+                await sessions.cancel(other.id)
+
+    kit.run(main())
+
+
 def test_change_and_delete(kit: Any) -> None:
     async def main() -> None:
         async with kit.house.service() as service:

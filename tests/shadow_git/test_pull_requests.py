@@ -14,10 +14,9 @@ GITHUB = "https://github.com/me/site/compare/fix%2Fa?expand=1"
         ("ssh://git@github.com:22/me/site", GITHUB),
         ("https://me:secret@github.com/me/site.git", GITHUB),
         ("https://GitHub.com/me/site/", GITHUB),
-        (
-            "git@gitlab.example.org:group/sub/site.git",
-            "https://gitlab.example.org/group/sub/site/-/merge_requests/new?merge_request%5Bsource_branch%5D=fix%2Fa",
-        ),
+        ("https://github.evil.example/me/site", ""),
+        ("git@gitlab.example.org:group/sub/site.git", ""),
+        ("https://github.com.evil.example/me/site", ""),
         ("https://bitbucket.org/me/site.git", "https://bitbucket.org/me/site/pull-requests/new?source=fix%2Fa"),
         ("git@codeberg.org:me/site", "https://codeberg.org/me/site/compare/fix%2Fa"),
         ("git@git.example.org:me/site.git", ""),
@@ -32,6 +31,12 @@ GITHUB = "https://github.com/me/site/compare/fix%2Fa?expand=1"
 )
 def test_link(address: str, link: str) -> None:
     assert pull_request_link(address, "fix/a") == link
+
+
+def test_a_forge_of_ones_own_is_one_that_the_operator_named() -> None:
+    link = "https://gitlab.example.org/group/sub/site/-/merge_requests/new?merge_request%5Bsource_branch%5D=fix%2Fa"
+    assert pull_request_link("git@gitlab.example.org:group/sub/site.git", "fix/a", allowed=True) == link
+    assert pull_request_link("git@git.example.org:me/site.git", "fix/a", allowed=True) == ""
 
 
 def test_no_password_is_shown() -> None:

@@ -39,8 +39,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--tier",
         choices=("dry-run", "supervised", "autonomous"),
-        default="supervised",
-        help="the most that its sessions may do (default: supervised); inside a session, that one is the measure",
+        help="the most that its sessions may do (default: supervised; inside a session, what that one may)",
     )
     parser.add_argument("--server", metavar="URL", help="run the sessions on this server; local: the one of this home")
     parser.add_argument(
@@ -66,11 +65,12 @@ def main(argv: list[str]) -> int:
     settings = load(arguments.config, flags={"workspaces.roots": arguments.root or None}).settings
     token = None if arguments.token_file is None else arguments.token_file.read_text(encoding="utf-8").strip()
     parent = surrounding_session()
+    most: Tier | None = arguments.tier or (None if parent else "supervised")
     address = asyncio.run(_address(arguments.server, token, settings, local=arguments.local))
     if address is not None:
         from ..mcp import bridge
 
-        headers = {"Authorization": f"Bearer {address.token}", "Stagedoor-Tier": arguments.tier}
+        headers = {"Authorization": f"Bearer {address.token}"} | ({"Stagedoor-Tier": most} if most else {})
         if parent:
             headers["Stagedoor-Session"] = parent
         bridge.carry(f"{address.url}/mcp", headers, address.tls() or None)
@@ -81,7 +81,7 @@ def main(argv: list[str]) -> int:
     async def speak() -> int:
         _cancel_on_signals()
         async with stdio.standard_streams(settings.limits.body) as lines:
-            return await _serve_here(settings, lines, arguments.tier, parent)
+            return await _serve_here(settings, lines, most, parent)
 
     try:
         return asyncio.run(speak())
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
         return EXIT_FAILED
 
 
-async def _serve_here(settings: Settings, lines: StdioLines, most: Tier, parent: str) -> int:
+async def _serve_here(settings: Settings, lines: StdioLines, most: Tier | None, parent: str) -> int:
     from msgspec.structs import replace
 
     from ..server.mcp.door import serve_model

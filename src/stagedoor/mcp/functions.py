@@ -130,6 +130,10 @@ def tool(
             f"tools: {tool_name or repr(function)!r} cannot be the name of a tool: use tool(function, name=…) with up "
             "to 48 letters, digits, _ and -"
         )
+    if "__" in tool_name:  # agents put the name of the server before it with these, and would read another server's
+        raise BadRequest(
+            f"tools: {tool_name!r} has two _ in a row, with which agents end the name of a server: use one"
+        )
     if risk not in (None, "low", "medium", "high"):
         raise BadRequest(f"tools: {tool_name}: risk={risk!r}: choose from low, medium, high")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -168,13 +168,18 @@ def narrower(first: Confine, second: Confine) -> Confine:
     return first if CONFINES.index(first) > CONFINES.index(second) else second
 
 
+LEAST_BUDGET = 0.01
+"""USD; less is nothing."""
+_Limit = TypeVar("_Limit", int, float)
 _FREEDOM: tuple[Approval, ...] = ("ask", "autoEdit", "askDangerous", "autoAll")
 
 
-def narrowed(spec: SessionSpec, above: SessionView, settings: Settings) -> SessionSpec:
-    """What a model of the session ``above`` asks for, within what that session itself may do."""
+def narrowed(spec: SessionSpec, above: SessionView, others: Sequence[SessionView] = ()) -> SessionSpec:
+    """What a model of the session ``above`` asks for, within what that session itself may do.
+
+    ``others``: those it has started before; they share its budget.
+    """
     theirs = above.spec or SessionSpec(prompt="")
-    budgets = [one for one in (spec.max_budget_usd, theirs.max_budget_usd) if one is not None]
     return replace(
         spec,
         cwd=spec.cwd or above.cwd,
@@ -189,8 +194,34 @@ def narrowed(spec: SessionSpec, above: SessionView, settings: Settings) -> Sessi
         auto_approve=(),
         only_refusing=theirs.only_refusing or spec.only_refusing,
         protected=(*theirs.protected, *spec.protected),
-        max_budget_usd=min(budgets, default=None),
+        max_budget_usd=_share(spec.max_budget_usd, above, others),
+        max_turns=_least(spec.max_turns, theirs.max_turns),
+        timeout=_least(spec.timeout, theirs.timeout),
+        permission_timeout=_least(spec.permission_timeout, theirs.permission_timeout),
     )
+
+
+def _least(*limits: _Limit | None) -> _Limit | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _share(budget: float | None, above: SessionView, others: Sequence[SessionView]) -> float | None:
+    """Half of what is left of the budget above, so that there is always something for one more; never over it.
+
+    One that has ended has taken what it cost, any other one what it was given.
+    """
+    whole = None if above.spec is None else above.spec.max_budget_usd
+    if whole is None:
+        return budget
+    left = whole - (above.cost_usd or 0.0)
+    for other in others:
+        given = whole if other.spec is None or other.spec.max_budget_usd is None else other.spec.max_budget_usd
+        left -= given if not other.ended or other.cost_usd is None else other.cost_usd
+    if left < LEAST_BUDGET:
+        raise NotAllowed(
+            f"the budget of the session that starts this one ({whole:g} USD) is spent, or given to those it has started"
+        )
+    return _least(budget, left / 2)
 
 
 def check_narrower(tier: Tier, approval: Approval | None, cwd: Path, above: SessionView) -> None:
@@ -201,6 +232,10 @@ def check_narrower(tier: Tier, approval: Approval | None, cwd: Path, above: Sess
         )
     if not cwd.resolve().is_relative_to(Path(above.cwd).resolve()):
         raise NotAllowed(f"{cwd} is outside {above.cwd}, where the session that starts this one works")
+
+
+def is_freer(view: SessionView, above: SessionView) -> bool:
+    return freedom(view.tier, view.approval) > freedom(above.tier, above.approval)
 
 
 def freedom(tier: Tier, approval: Approval | None) -> int:

@@ -19,6 +19,7 @@ from stagedoor.errors import (
     SessionEnded,
     SessionNotFound,
     SessionRunning,
+    StagedoorError,
     StoreError,
     TooMany,
 )
@@ -31,7 +32,7 @@ from stagedoor.unified.settings import AgentReport, AgentSetting
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
-from .opening import Opening, agent_named, check_narrower, narrowed, narrower
+from .opening import Opening, agent_named, check_narrower, is_freer, narrowed, narrower
 from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
 from .store import Query, cursor_of, place_of
@@ -188,7 +189,19 @@ class Sessions:
             ancestor = found
         if depth >= limits.depth:
             raise TooMany(f"sessions are nested {depth} deep already, which is the limit: do it in this session")
-        return await self._begin(narrowed(spec, above, self._settings), who=who, caller=caller, started_by=above)
+        others = await self._started_by(above) if above.spec and above.spec.max_budget_usd is not None else []
+        return await self._begin(narrowed(spec, above, others), who=who, caller=caller, started_by=above)
+
+    async def _started_by(self, above: SessionView) -> Sequence[SessionView]:
+        """All that the model of a session has started, those that have ended too: they began later than it."""
+        started: list[SessionView] = []
+        query = Query(limit=500)
+        while page := await self._journal.store.sessions(query):
+            started += [view for view in page if view.parent == above.id]
+            if page[-1].created_at < above.created_at:
+                break
+            query = replace(query, cursor=cursor_of(page[-1]))
+        return started
 
     def reserve_id(self) -> str:
         """An id for a session that will be created."""
@@ -396,10 +409,10 @@ class Sessions:
         servers = spec.mcp_servers if mcp_servers is None else dict(mcp_servers)
         added = {"effort": effort or "default"} if effort != (spec.effort or "") else {}
         added |= {"tool servers": ", ".join(servers) or "none"} if servers != spec.mcp_servers else {}
-        if added:
-            fields["spec"] = replace(spec, effort=effort or None, mcp_servers=servers)
-        if not fields:
+        if not fields and not added:
             return view
+        changes = {name: value or None for name, value in fields.items()}
+        fields["spec"] = replace(spec, **changes, effort=effort or None, mcp_servers=servers)
         if not view.native_id:
             raise BadRequest(f"{view.agent} has not started yet; change it when it has")
         changed = replace(view, **fields)
@@ -412,7 +425,20 @@ class Sessions:
         runner.reopen(f"with {words}" if words else "with other settings")
         message = f"from the next message on: {words or 'other settings'}" + (f" (changed by {who})" if who else "")
         await runner.log.say(Notice(level="info", code="reconfigured", message=message))
+        await self._narrow_below(runner.view, who)
         return runner.view
+
+    async def _narrow_below(self, above: SessionView, who: str) -> None:
+        """What a session's model has started may do no more than the session itself may from now on. One that cannot be
+        changed is ended."""
+        for view in self.open_sessions():
+            if view.parent != above.id or view.ended or not is_freer(view, above):
+                continue
+            try:
+                await self.reconfigure(view.id, tier=above.tier, approval=above.approval, who=who)
+            except StagedoorError as fault:
+                _log.warning("a session that could not be narrowed is ended: %s", fault, extra={"session": view.id})
+                await self.cancel(view.id)
 
     @to_the_end
     async def delete(self, session_id: str) -> None:
@@ -458,6 +484,8 @@ class Sessions:
         session_id, message_id = session_id or self._new_id(), self._new_id()
         view = await self._view(spec, session_id, parent=parent, fork=fork)
         agent, cwd = view.agent, Path(view.cwd)
+        if parent is not None and parent.spec is not None:  # as it may do now, whatever it once began with
+            view = replace(view, tier=parent.tier, approval=parent.approval)
         view = replace(
             view,
             parent=_inherited("parent", "" if started_by is None else started_by.id, parent),

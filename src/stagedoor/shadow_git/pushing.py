@@ -42,12 +42,13 @@ def is_allowed(address: str, allowed: Sequence[str]) -> bool:
     return any(address == one or (one[-1:] in ("/", ":") and address.startswith(one)) for one in allowed)
 
 
-_FORGES = (
-    (re.compile(r"github\."), "compare/{branch}?expand=1"),
-    (re.compile(r"gitlab\."), "-/merge_requests/new?merge_request%5Bsource_branch%5D={branch}"),
-    (re.compile(r"bitbucket\.org$"), "pull-requests/new?source={branch}"),
-    (re.compile(r"(codeberg\.org|gitea\.com)$"), "compare/{branch}"),
-)
+_GITHUB, _GITLAB = "compare/{branch}?expand=1", "-/merge_requests/new?merge_request%5Bsource_branch%5D={branch}"
+_FORGES = {
+    "github.com": _GITHUB, "gitlab.com": _GITLAB, "bitbucket.org": "pull-requests/new?source={branch}",
+    "codeberg.org": "compare/{branch}", "gitea.com": "compare/{branch}",
+}  # fmt: skip
+_OWN_FORGES = {"github": _GITHUB, "gitlab": _GITLAB}
+"""How the names of a company's own begin. Anybody can have such a name: the operator must have named it."""
 _PLACE = re.compile(
     r"(?:(?:https|ssh)://(?:[^@/\s]*@)?([A-Za-z0-9.-]+)(?::\d+)?/|(?:[^@/\s]+@)([A-Za-z0-9.-]+):/?)([\w./~-]+)"
 )
@@ -58,16 +59,19 @@ def shown_address(address: str) -> str:
     return re.sub(r"^(https?://)[^@/\s]*@", r"\1", address)
 
 
-def pull_request_link(address: str, branch: str) -> str:
-    """Where a pull request of ``branch`` is opened, for the forges whose pages we know; else empty."""
+def pull_request_link(address: str, branch: str, *, allowed: bool = False) -> str:
+    """Where a pull request of ``branch`` is opened, for the forges whose pages we know; else empty.
+
+    ``allowed``: the operator has named the address; then it may be a forge of their own.
+    """
     match = _PLACE.fullmatch(address)
     if match is None or not branch:
         return ""
     host, path = (match[1] or match[2]).lower(), match[3].removesuffix("/").removesuffix(".git").strip("/")
-    for forge, page in _FORGES:
-        if forge.match(host) and "/" in path and ".." not in path.split("/"):
-            return f"https://{host}/{path}/{page.format(branch=quote(branch, safe=''))}"
-    return ""
+    page = _FORGES.get(host) or (_OWN_FORGES.get(host.partition(".")[0]) if allowed else None)
+    if page is None or "/" not in path or ".." in path.split("/"):
+        return ""
+    return f"https://{host}/{path}/{page.format(branch=quote(branch, safe=''))}"
 
 
 def push(repository: Repository, address: str, branch: str) -> str:

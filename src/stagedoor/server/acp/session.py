@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -46,6 +47,8 @@ _LOG = logging.getLogger("stagedoor.server.acp")
 CHUNK = 512
 MOST_LINKS = 20
 READ_WITHIN = 10.0
+MOST_UNSAVED = 1_000_000
+"""Characters of a file that go into a prompt; a longer one the agent reads itself, as it is on disk."""
 Json: TypeAlias = dict[str, Any]
 STOP_REASONS = {
     "success": "end_turn", "interrupted": "cancelled", "max_turns": "max_turn_requests", "max_budget": "max_tokens",
@@ -225,15 +228,16 @@ class EditorSession:
         if not self._editor.reads_files:
             return {}
         unsaved: dict[str, str] = {}
-        for path in [path for path in paths if Path(path).is_relative_to(self.cwd)][:MOST_LINKS]:
+        for path in await asyncio.to_thread(_within, self.cwd, paths[:MOST_LINKS]):
             try:
                 async with asyncio.timeout(READ_WITHIN):
                     read = await self._editor.link.ask("fs/read_text_file", {"sessionId": self.id, "path": path})
             except (ClientRefused, TimeoutError):
                 continue  # the agent reads what is on disk
             match read:
-                case {"content": str(text)} if await asyncio.to_thread(_text_on_disk, path) != text:
-                    unsaved[path] = text
+                case {"content": str(text)} if len(text) <= MOST_UNSAVED:
+                    if await asyncio.to_thread(_text_on_disk, path) != text:
+                        unsaved[path] = text
                 case _:
                     pass
         return unsaved
@@ -410,10 +414,19 @@ class EditorSession:
             return Deny(f"the editor could not be asked: {refused}") if self._editor.alone else None
 
 
+def _within(folder: str, paths: Sequence[str]) -> list[str]:
+    """Those that lie there, links followed."""
+    root = os.path.realpath(folder)
+    return [path for path in paths if Path(os.path.realpath(path)).is_relative_to(root)]
+
+
 def _text_on_disk(path: str) -> str | None:
     try:
         place = Path(path)
-        return place.read_text("utf-8") if place.is_file() else None  # a pipe would wait for a writer
+        if not place.is_file():  # a pipe would wait for a writer
+            return None
+        with place.open("rb") as file:
+            return file.read(4 * MOST_UNSAVED + 1).decode()  # more than that is not what the editor has
     except (OSError, ValueError):
         return None
 

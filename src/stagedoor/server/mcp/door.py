@@ -67,7 +67,7 @@ def _decoded(body: bytes) -> dict[str, object]:
         return {}
 
 
-async def serve_model(service: Service, lines: StdioLines, *, most: Tier, parent: str = "") -> None:
+async def serve_model(service: Service, lines: StdioLines, *, most: Tier | None, parent: str = "") -> None:
     """Serve the program that started us until it closes our input; what still waits then is left."""
     model = ModelCaller(caller=Caller(LOCAL, "mcp", ("run",)), parent=parent, most=most)
     server = server_for(service, model, __version__)

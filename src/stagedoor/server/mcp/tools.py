@@ -236,7 +236,7 @@ class AgentTools:
         """What to ask for: never more than the token allows, whatever the headers say."""
         parent = await self._service.sessions.find(self._model.parent) if self._model.parent else None
         bounds: list[Tier] = [self._service.settings.tier] if self._model.calls_only else []
-        if self._model.most is not None and parent is None:  # within a session, that one is the measure
+        if self._model.most is not None:
             bounds.append(self._model.most)
         if not bounds:
             return tier, None

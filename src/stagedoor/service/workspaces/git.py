@@ -174,7 +174,7 @@ def _status(folder: Path, push_to: Sequence[str]) -> GitStatus:
         cut=listed.cut or len(files) > MOST_FILES,
         remote=_printable(pushing.shown_address(remote)),
         push_problem=_printable(problem),
-        pull_request=pushing.pull_request_link(remote, head.branch),
+        pull_request=pushing.pull_request_link(remote, head.branch, allowed=not problem),
     )
 
 
