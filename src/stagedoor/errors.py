@@ -28,7 +28,9 @@ StagedoorError
     ├── TooMany                 a limit of the server is reached; try again later
     └── StoreError              the log cannot be used
         ├── StoreBroken         it cannot be read or written
-        └── StoreTooNew         a newer Stagedoor wrote it
+        ├── StoreTooNew         a newer Stagedoor wrote it
+        ├── Fenced              this session belongs to somebody else by now; the log itself is sound
+        └── SequenceConflict    a record does not follow the last one stored; the log itself is sound
 """
 
 from __future__ import annotations
@@ -157,3 +159,11 @@ class StoreBroken(StoreError):
 
 class StoreTooNew(StoreError):
     """A newer Stagedoor wrote the log."""
+
+
+class Fenced(StoreError):
+    """The session belongs to somebody else by now: nothing of the write was kept. The log itself is sound."""
+
+
+class SequenceConflict(StoreError):
+    """A record does not follow the last one stored: nothing of the write was kept. The log itself is sound."""

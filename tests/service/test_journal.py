@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stagedoor.errors import EventsRemoved, StoreBroken
+from stagedoor.errors import EventsRemoved, SequenceConflict
 from stagedoor.service import journal as journals
 from stagedoor.service.journal import DAY, SESSIONS, Journal, LocalHub, RecentRecords
 from stagedoor.service.sqlite import SqliteStore
@@ -239,7 +239,7 @@ def test_nobody_hears_of_what_was_not_kept(tmp_path: Path) -> None:
             await session.begin()
             follower = asyncio.create_task(report(journal))
             await session.append(2)
-            with pytest.raises(StoreBroken, match="does not follow"):
+            with pytest.raises(SequenceConflict, match="does not follow"):
                 await journal.write(Append("s1", records(9, 9)), view(last=9, ended=True))
             await session.append(1, ended=True)
             assert await follower == records(1, 3)

@@ -4,32 +4,66 @@
 order they were asked for. What is read is never newer than what was written so. Reads never wait for writes, and what
 is about one session never waits for what looks at many (lists with a search, sums): such a question is given up
 (``TooMany``) when it takes too long.
+
+A session has at most one owner, a worker, and its epoch says which: ``claim`` gives a new one each time, and whatever
+an owner writes carries it (``Fence``). Time only decides when a session may be taken from a worker that is silent; what
+that one still writes is refused (``Fenced``) by its epoch alone. What a door wants of an owner is a row (``Command``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from stagedoor.errors import BadRequest
 
-from .views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, State, TurnUsage, UsageSum
+from .views import (
+    By,
+    Command,
+    Device,
+    IdempotentReply,
+    Question,
+    QueuedPrompt,
+    Record,
+    SessionView,
+    State,
+    TurnUsage,
+    UsageSum,
+    WorkerRow,
+)
 
 MOST_BYTES = 4 * 1024 * 1024
 """How much one read of records takes into memory, unless told otherwise."""
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Records of one session, in order; the first ``seq`` follows the last one stored, or the write is refused.
+    """Records of one session, in order; the first ``seq`` follows the last one stored (else ``SequenceConflict``).
 
     Its row, when read, is at least as far as its last record (``last_seq``, ``updated_at``), without being put again.
     """
 
     session_id: str
     records: Sequence[Record]
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The write is carried out only if the stored session has this ``epoch``; else nothing of it is, and ``Fenced``.
+
+    It stands before what it is for.
+    """
+
+    session_id: str
+    epoch: int
+
+
+class CommandDone(msgspec.Struct, frozen=True):
+    """A command came to its end, in the same write as what follows from it. The first outcome holds."""
+
+    command_id: str
+    outcome: bytes = b""
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -46,7 +80,7 @@ class Trim(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Remove what requests with an idempotency key were answered with before ``before``."""
+    """Remove what requests with an idempotency key were answered with before ``before``, and commands done by then."""
 
     before: int
 
@@ -71,20 +105,27 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 Change: TypeAlias = (
-    Append
+    Fence
+    | Append
     | SessionView
     | Question
     | QueuedPrompt
     | TurnUsage
     | Device
     | IdempotentReply
+    | Command
+    | CommandDone
     | Forget
     | Trim
     | Sweep
     | Remember
     | ConfigChange
 )
-"""A row put (inserted or replaced by its id), or one of the above."""
+"""A row put (inserted or replaced by its id), or one of the above.
+
+A session that is put again keeps its owner and its epoch, whatever the row says; a command whose id or key is there
+already is left as it stands.
+"""
 
 
 Writing: TypeAlias = asyncio.Future[None] | Coroutine[Any, Any, None]
@@ -144,7 +185,10 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
     def write(self, *changes: Change) -> Writing:
-        """All or nothing, durable when awaited. ``StoreBroken`` when it cannot be kept: then nothing is."""
+        """All or nothing, durable when awaited. ``StoreBroken`` when it cannot be kept: then nothing is.
+
+        ``Fenced`` and ``SequenceConflict`` are about one session; nothing is kept either, and the store is sound.
+        """
         ...
 
     async def records(self, session_id: str, after: int, limit: int, most_bytes: int = MOST_BYTES) -> list[Record]:
@@ -175,8 +219,9 @@ class Store(Protocol):
 
     async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int: ...
 
-    async def answer(self, question: Question) -> bool:
-        """Put the answered ``question`` if the stored one is open. False: somebody was faster."""
+    async def answer(self, question: Question, command: Command | None = None) -> bool:
+        """Put the answered ``question`` if the stored one is open, and ``command`` with it. False: somebody was faster,
+        and nothing is put."""
         ...
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]: ...
@@ -193,6 +238,58 @@ class Store(Protocol):
     async def devices(self) -> list[Device]: ...
     async def done(self, key: str) -> IdempotentReply | None: ...
     async def setting(self, name: str) -> bytes | None: ...
+
+    async def workers(self) -> list[WorkerRow]:
+        """By id."""
+        ...
+
+    async def put_worker(self, worker: WorkerRow) -> WorkerRow:
+        """Register one that starts; returns the row as it stands then. Whether it is draining stays as it was, and one
+        that is revoked stays as it is."""
+        ...
+
+    async def renew(self, worker_id: str, incarnation: str, until: int) -> bool:
+        """Lengthen its lease. False: it is revoked, or another incarnation has its id; it must let go of everything."""
+        ...
+
+    async def mark_worker(
+        self, worker_id: str, *, draining: bool | None = None, revoked: bool | None = None
+    ) -> WorkerRow | None:
+        """Returns the row as it stands then; ``None`` when there is none."""
+        ...
+
+    async def claim(
+        self, worker_id: str, incarnation: str, *, labels: Collection[str], limit: int, now: int, session_id: str = ""
+    ) -> list[SessionView]:
+        """Give this worker sessions that nobody owns, the oldest first, or only ``session_id``; each has a new epoch.
+
+        They have not ended, need no label but ``labels``, and their owner is none, or is revoked, or its lease was over
+        at ``now``, or it is an older incarnation of this worker. A worker that is revoked or draining, whose own lease
+        is over or that has another incarnation by now gets none.
+        """
+        ...
+
+    async def release(self, session_id: str, epoch: int) -> bool:
+        """Let go of a session: it has no owner then, and a new epoch. False: it was another's already."""
+        ...
+
+    async def put_command(self, command: Command) -> Command:
+        """Put it unless one with its id, or with its key, is there; returns the one that is there then."""
+        ...
+
+    async def command(self, command_id: str) -> Command | None: ...
+    async def command_with(self, key: str) -> Command | None: ...
+
+    async def commands(self, *, worker: str = "", session_id: str = "", open_only: bool = True) -> list[Command]:
+        """In the order they were put; of ``worker``: those for it, and those for sessions that it owns now."""
+        ...
+
+    async def take(self, command_id: str, epoch: int) -> bool:
+        """Begin a command in the life of its session that has this ``epoch``. False: it was begun or done before.
+
+        Raises ``Fenced`` when the session has another epoch.
+        """
+        ...
 
     async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
         """Newest first."""

@@ -143,6 +143,14 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A person stopped the turn: what is queued waits until somebody sends a message or says so."""
     spec: SessionSpec | None = msgspec.field(default=None, name="wanted")
     """What was asked for."""
+    worker: str = ""
+    """The id of the worker that runs it, or ran it last; empty while nobody does."""
+    epoch: int = 0
+    """Of its owner: a new one with each change of hands, and none is ever given twice."""
+    needs: tuple[str, ...] = ()
+    """The labels that a worker must have to run it."""
+    place: str = ""
+    """Where its files are: ``host:NAME``, or ``git:URL@REF``; empty: wherever it was started."""
 
     @property
     def ended(self) -> bool:
@@ -171,6 +179,44 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resolved_at: int | None = None
     applied: bool = False
     """The agent has been told."""
+
+
+class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A process that runs sessions: who it is, what it can run, and until when it holds what it holds."""
+
+    id: str
+    name: str = ""
+    incarnation: str
+    """New at each start of the process: what an older one held is free at once."""
+    until: int
+    """When its lease ends, in milliseconds; it is renewed long before."""
+    labels: tuple[str, ...] = ()
+    seats: int = 0
+    version: str = ""
+    draining: bool = False
+    """It takes nothing new."""
+    revoked: bool = False
+    """It may not come back under this id."""
+    seen_at: int = 0
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Something that a door wants of the owner of a session, or of a worker. ``body`` and ``outcome`` are JSON."""
+
+    id: str
+    kind: str
+    session_id: str = ""
+    worker: str = ""
+    """For what is wanted of a machine and not of a session's life: its files, its git."""
+    body: bytes = b""
+    key: str = ""
+    """Of the request it comes from, if that had one: the same key finds the same command again, at any door."""
+    who: str = ""
+    at: int = 0
+    taken_epoch: int = 0
+    """The life of the session in which it was begun: it is begun once, whatever happens then."""
+    done: bool = False
+    outcome: bytes = b""
 
 
 class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

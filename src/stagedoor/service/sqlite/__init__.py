@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,18 +12,29 @@ import msgspec
 from msgspec.structs import replace
 
 from ..store import MOST_BYTES, Change, ConfigChange, Query, Removable, Writing
-from ..views import By, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, UsageSum
-from . import selection, usage
+from ..views import (
+    By,
+    Command,
+    Device,
+    IdempotentReply,
+    Question,
+    QueuedPrompt,
+    Record,
+    SessionView,
+    UsageSum,
+    WorkerRow,
+)
+from . import owners, selection, usage
 from .rows import Rows
 from .schema import Claim, Durable, prepare, unusable
 from .threads import Readers, Writer
 
 Value = TypeVar("Value")
 _SESSION = """
-SELECT views.body, seq, at FROM sessions JOIN views USING(n)
+SELECT views.body, seq, at, worker, epoch FROM sessions JOIN views USING(n)
 LEFT JOIN records ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
 """
-"""A view with the number and the time of its last record."""
+"""A view with the number and the time of its last record, and with its owner."""
 SLOW_READERS = 2
 MOST_SECONDS = 10.0
 """After which a question that looks at many rows is given up."""
@@ -64,12 +76,12 @@ class SqliteStore:
     def write(self, *changes: Change) -> Writing:
         return self._writer.do(lambda db: self._put.apply(db, changes))
 
-    async def answer(self, question: Question) -> bool:
+    async def answer(self, question: Question, command: Command | None = None) -> bool:
         def put(db: sqlite3.Connection) -> bool:
             records = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
             if records is None or not records[0]:
                 return False
-            self._put.apply(db, (question,))
+            self._put.apply(db, (question,) if command is None else (question, command))
             return True
 
         return bool(await self._writer.do(put))
@@ -159,6 +171,74 @@ class SqliteStore:
         sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
         return await self._numbered(sql, (limit, offset), ConfigChange)
 
+    async def workers(self) -> list[WorkerRow]:
+        return await self._readers.do(owners.workers)
+
+    async def put_worker(self, worker: WorkerRow) -> WorkerRow:
+        row: WorkerRow = await self._writer.do(lambda db: owners.put_worker(db, worker))
+        return row
+
+    async def renew(self, worker_id: str, incarnation: str, until: int) -> bool:
+        return bool(await self._writer.do(lambda db: owners.renew(db, worker_id, incarnation, until)))
+
+    async def mark_worker(
+        self, worker_id: str, *, draining: bool | None = None, revoked: bool | None = None
+    ) -> WorkerRow | None:
+        row: WorkerRow | None = await self._writer.do(
+            lambda db: owners.mark_worker(db, worker_id, draining=draining, revoked=revoked)
+        )
+        return row
+
+    async def claim(
+        self, worker_id: str, incarnation: str, *, labels: Collection[str], limit: int, now: int, session_id: str = ""
+    ) -> list[SessionView]:
+        def put(db: sqlite3.Connection) -> list[SessionView]:
+            self._put.finish(db)  # what is claimed is at least as far as its last record
+            epochs = owners.claim(db, worker_id, incarnation, labels, limit, now, session_id)
+            for name, epoch in epochs.items():
+                self._put.change_hands(name, epoch)
+            return [view for name in epochs for view in _views(db.execute(f"{_SESSION} WHERE id=?", (name,)))]
+
+        views: list[SessionView] = await self._writer.do(put)
+        return views
+
+    async def release(self, session_id: str, epoch: int) -> bool:
+        def put(db: sqlite3.Connection) -> bool:
+            released = owners.release(db, session_id, epoch)
+            if released is not None:
+                self._put.change_hands(session_id, released)
+            return released is not None
+
+        return bool(await self._writer.do(put))
+
+    async def put_command(self, command: Command) -> Command:
+        def put(db: sqlite3.Connection) -> Command:
+            owners.add_command(db, command)
+            stored = owners.command(db, command.id) or owners.command_with(db, command.key)
+            assert stored is not None
+            return stored
+
+        row: Command = await self._writer.do(put)
+        return row
+
+    async def command(self, command_id: str) -> Command | None:
+        return await self._readers.do(lambda db: owners.command(db, command_id))
+
+    async def command_with(self, key: str) -> Command | None:
+        return await self._readers.do(lambda db: owners.command_with(db, key))
+
+    async def commands(self, *, worker: str = "", session_id: str = "", open_only: bool = True) -> list[Command]:
+        return await self._readers.do(lambda db: owners.commands(db, worker, session_id, open_only=open_only))
+
+    async def take(self, command_id: str, epoch: int) -> bool:
+        def put(db: sqlite3.Connection) -> bool:
+            stored = owners.command(db, command_id)
+            if stored is not None and stored.session_id:
+                self._put.check(db, stored.session_id, epoch)
+            return stored is not None and owners.take(db, command_id, epoch)
+
+        return bool(await self._writer.do(put))
+
     def _readers_for(self, query: Query) -> Readers:
         """A slow question waits for other slow ones, never a quick one for them."""
         return self._slow_readers if selection.is_slow(query) else self._readers
@@ -183,10 +263,12 @@ _view = msgspec.json.Decoder(SessionView).decode
 
 
 def _views(rows: sqlite3.Cursor) -> list[SessionView]:
-    return [_moved_on(_view(body), seq, at) for body, seq, at in rows]
+    return [_current(_view(body), *more) for body, *more in rows]
 
 
-def _moved_on(view: SessionView, seq: int | None, at: int) -> SessionView:
+def _current(view: SessionView, seq: int | None, at: int, worker: str, epoch: int) -> SessionView:
+    if view.epoch != epoch or view.worker != worker:
+        view = replace(view, worker=worker, epoch=epoch)
     if seq is None or seq <= view.last_seq:
         return view
     return replace(view, last_seq=seq, updated_at=max(view.updated_at, at))

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from stagedoor.errors import StoreBroken
+from stagedoor.errors import Fenced, SequenceConflict
 
-from ..store import Append, Change, ConfigChange, Forget, Remember, Sweep, Trim
-from ..views import Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
+from ..store import Append, Change, CommandDone, ConfigChange, Fence, Forget, Remember, Sweep, Trim
+from ..views import Command, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
+from .owners import add_command
 from .selection import searchable
 from .usage import put_turn
 
@@ -23,10 +24,11 @@ WIDTH = 5
 REMEMBERED = 10_000
 _INSERT = {size: f"INSERT INTO records VALUES{','.join(['(?,?,?,?,?)'] * size)}" for size in TOGETHER}
 _SESSION = """
-INSERT INTO sessions(id, state, ended, archived, agent, project, grouped, native, cwd, created)
-VALUES(?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
+INSERT INTO sessions(id, state, ended, archived, agent, project, grouped, native, cwd, created, needs, worker, epoch)
+VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
 ended=excluded.ended, archived=excluded.archived, agent=excluded.agent, project=excluded.project,
-grouped=excluded.grouped, native=excluded.native, cwd=excluded.cwd, created=excluded.created RETURNING n
+grouped=excluded.grouped, native=excluded.native, cwd=excluded.cwd, created=excluded.created, needs=excluded.needs
+RETURNING n
 """
 _VIEW = """
 INSERT INTO views VALUES(?,?,?,?,?,?) ON CONFLICT(n) DO UPDATE SET ended=excluded.ended, updated=excluded.updated,
@@ -45,14 +47,38 @@ class Rows:
 
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
+        self._epochs: dict[str, int] = {}
         self._put: dict[str, PutSession] = {}
         self._values: list[Any] = []
 
     def doubt(self) -> None:
         """What was put has been rolled back."""
         self._last.clear()
+        self._epochs.clear()
         self._put.clear()
         self._values.clear()
+
+    def change_hands(self, session_id: str, epoch: int) -> None:
+        """It has this epoch from now on."""
+        if len(self._epochs) >= REMEMBERED:
+            self._epochs.clear()
+        self._epochs[session_id] = epoch
+
+    def check(self, db: sqlite3.Connection, session_id: str, epoch: int) -> None:
+        """Raises ``Fenced`` unless the session has this epoch. No other process writes this file, so what is known
+        here is so."""
+        known = self._epochs.get(session_id)
+        if known is None:
+            found = db.execute("SELECT epoch FROM sessions WHERE id=?", (session_id,)).fetchone()
+            known = -1
+            if found is not None:
+                known = int(found[0])
+                self.change_hands(session_id, known)
+        if known != epoch:
+            raise Fenced(
+                f"session {session_id} is at epoch {known}, not {epoch}: another worker has it, or it is gone; nothing "
+                "was stored"
+            )
 
     def finish(self, db: sqlite3.Connection) -> None:
         values, start = self._values, 0
@@ -66,6 +92,8 @@ class Rows:
     def apply(self, db: sqlite3.Connection, changes: Iterable[Change]) -> None:
         for change in changes:
             match change:
+                case Fence(session_id, epoch):
+                    self.check(db, session_id, epoch)
                 case Append(session_id, records):
                     self._append(db, session_id, records)
                 case SessionView():
@@ -82,6 +110,10 @@ class Rows:
                     db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
                 case IdempotentReply():
                     db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
+                case Command():
+                    add_command(db, change)
+                case CommandDone(command_id, outcome):
+                    db.execute("UPDATE commands SET done=1, outcome=? WHERE id=? AND done=0", (outcome, command_id))
                 case ConfigChange():
                     db.execute("INSERT INTO config_changes(body) VALUES(?)", (_json(change),))
                 case Remember(name, None):
@@ -90,14 +122,15 @@ class Rows:
                     db.execute("INSERT OR REPLACE INTO settings VALUES(?,?)", (name, value))
                 case Sweep(before):
                     db.execute("DELETE FROM done WHERE at<?", (before,))
+                    db.execute("DELETE FROM commands WHERE done=1 AND at<?", (before,))
                 case Trim(session_id, seq):
                     self.finish(db)
                     self._trim(db, session_id, min(seq, self._last_seq(db, session_id)))
                 case Forget(session_id):
                     self.finish(db)
-                    self._last.pop(session_id, None)
-                    self._put.pop(session_id, None)
-                    for table in ("records", "questions", "messages"):
+                    for memory in (self._last, self._epochs, self._put):
+                        memory.pop(session_id, None)
+                    for table in ("records", "questions", "messages", "commands"):
                         db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
                     row = db.execute("SELECT n FROM sessions WHERE id=?", (session_id,)).fetchone()
                     if row is not None:
@@ -120,7 +153,7 @@ class Rows:
         for record in records:
             seq += 1
             if record.seq != seq:
-                raise StoreBroken(
+                raise SequenceConflict(
                     f"record {record.seq} of session {session_id} does not follow: number {seq} is next; "
                     "nothing was stored"
                 )
@@ -134,14 +167,16 @@ class Rows:
     def _put_session(self, db: sqlite3.Connection, view: SessionView) -> None:
         columns = (
             view.state, view.ended, view.archived, view.agent, view.project_id, view.group, view.native_id, view.cwd,
-            view.created_at,
+            view.created_at, _json(view.needs).decode() if view.needs else "[]",
         )  # fmt: skip
         texts = (view.title, view.prompt, view.result, view.cwd)
         before = self._put.get(view.id)
         if before is not None and before.columns == columns:
             n = before.n
         else:
-            n = int(db.execute(_SESSION, (view.id, *columns)).fetchall()[0][0])
+            n = int(db.execute(_SESSION, (view.id, *columns, view.worker, view.epoch)).fetchall()[0][0])
+            if before is None and view.epoch:
+                db.execute("UPDATE epochs SET last=max(last, ?)", (view.epoch,))
         db.execute(_VIEW, (n, view.ended, view.updated_at, view.first_seq, view.last_seq, _json(view)))
         if before is None or before.texts != texts:
             _put_words(db, n, searchable(view))

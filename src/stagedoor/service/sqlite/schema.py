@@ -147,7 +147,29 @@ INSERT INTO used
 """Sessions in a narrow table that every list and search goes through, with what they look like (``views``) and what is
 searched in (``words``, by three letters at a time) beside it; turns as columns, and their sums as rows (``usage.py``).
 """
-MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT, _ANY_SIZE)
+_OWNERS = """
+ALTER TABLE sessions ADD COLUMN worker TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN incarnation TEXT NOT NULL DEFAULT '';
+ALTER TABLE sessions ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE sessions ADD COLUMN needs TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE epochs(last INTEGER NOT NULL);
+INSERT INTO epochs VALUES(0);
+CREATE TABLE workers(
+  id TEXT PRIMARY KEY, incarnation TEXT NOT NULL, until INTEGER NOT NULL, draining INTEGER NOT NULL,
+  revoked INTEGER NOT NULL, body BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE commands(
+  n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, session TEXT NOT NULL, worker TEXT NOT NULL,
+  body BLOB NOT NULL, key TEXT NOT NULL, who TEXT NOT NULL, at INTEGER NOT NULL, taken INTEGER NOT NULL,
+  done INTEGER NOT NULL, outcome BLOB NOT NULL
+);
+CREATE UNIQUE INDEX commands_by_key ON commands(key) WHERE key<>'';
+CREATE INDEX commands_open ON commands(n) WHERE done=0;
+CREATE INDEX commands_by_session ON commands(session, n);
+CREATE INDEX commands_done ON commands(at) WHERE done=1;
+"""
+"""Who owns a session, and what is wanted of its owner (``owners.py``)."""
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT, _ANY_SIZE, _OWNERS)
 """The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 

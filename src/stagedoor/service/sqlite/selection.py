@@ -15,8 +15,8 @@ MOST_GRAMS = 64
 faster than putting that many lists together."""
 LAST_LETTER = "\U0010ffff"
 _PAGE = """
-SELECT views.body, seq, at FROM (
-  SELECT sessions.n, id, created FROM {} ORDER BY created DESC, id DESC LIMIT ? OFFSET ?
+SELECT views.body, seq, at, worker, epoch FROM (
+  SELECT sessions.n, id, created, worker, epoch FROM {} ORDER BY created DESC, id DESC LIMIT ? OFFSET ?
 ) AS page
 JOIN views ON views.n=page.n
 LEFT JOIN records ON session=page.id AND seq=(SELECT max(seq) FROM records WHERE session=page.id)
