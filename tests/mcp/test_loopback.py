@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stagedoor.mcp import loopback
+from stagedoor.mcp import http_exchange, loopback
 from stagedoor.mcp.loopback import LoopbackListener
 from stagedoor.mcp.protocol import ToolCall, ToolServer
 from stagedoor.transports.callbacks import run_callback
@@ -114,7 +114,7 @@ def test_who_is_let_in(changes: dict[str, str | None], status: int) -> None:
         (b"POST /mcp HTTP/1.1\r\n{auth}Host: {host}\r\n\r\n", 400),
         (b"POST /mcp HTTP/1.0\r\n{auth}\r\n", 400),
         (b"nonsense\r\n\r\n", 400),
-        (b"POST /mcp HTTP/1.1\r\nX: " + b"x" * (loopback.LONGEST_HEAD + 9) + b"\r\n\r\n", 431),
+        (b"POST /mcp HTTP/1.1\r\nX: " + b"x" * (http_exchange.LONGEST_HEAD + 9) + b"\r\n\r\n", 431),
     ],
 )
 def test_what_is_no_request_ends_the_connection(request_bytes: bytes, status: int) -> None:

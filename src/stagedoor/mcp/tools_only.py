@@ -24,11 +24,15 @@ def _say(line: bytes) -> None:
 
 def refusals(message: Any) -> list[dict[str, Any]]:
     """The answers to what must not be asked; empty: it may be passed on. Requests may come several at once."""
-    requests = _tables(message)
-    if not any(str(one.get("method", "")).startswith(RESOURCES) for one in requests):
+    if not names_resources(message):
         return []
     error = {"code": METHOD_NOT_FOUND, "message": "the rules of this session allow no resources"}
-    return [{"jsonrpc": "2.0", "id": one["id"], "error": error} for one in requests if "id" in one]
+    return [{"jsonrpc": "2.0", "id": one["id"], "error": error} for one in _tables(message) if "id" in one]
+
+
+def names_resources(message: Any) -> bool:
+    """Whether something is asked for, or told, about resources."""
+    return any(str(one.get("method", "")).startswith(RESOURCES) for one in _tables(message))
 
 
 def without_resources(message: Any) -> bool:

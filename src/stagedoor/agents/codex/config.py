@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,15 @@ from .questions import Question
 DriverName: TypeAlias = Literal["exec", "app-server"]
 CanUseTool: TypeAlias = Callable[[Question], Decision | PermissionBehavior | Awaitable[Decision | PermissionBehavior]]
 """Answers a question. It may take its time: neither the stream nor another question waits for it."""
+
+
+class SideServer(Protocol):
+    """Something that a session needs beside it."""
+
+    async def close(self) -> None: ...
+    def abandon(self) -> None:
+        """For finalizers."""
+        ...
 
 
 class ApprovalPolicy(StrEnum):
@@ -110,6 +119,8 @@ class CodexSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     extra_args: tuple[str, ...] = ()
     confinement: Confinement | None = None
     """Run it in a sandbox of ours."""
+    beside: SideServer | None = None
+    """It is closed with the session."""
     stall_after: float | None = None
     """Report ``Stalled`` after so many seconds without output and without processor time."""
 

@@ -105,6 +105,7 @@ class CodexExecSession:
         self._turn_id = 0
         self._opening: asyncio.Future[ThreadStarted | Exited] | None = None
         weakref.finalize(self, _abandon, self._turns).atexit = False
+        _abandon_with(self, config)
 
     async def start(
         self,
@@ -219,6 +220,8 @@ class CodexExecSession:
         self._relay.close()
         for turn in self._turns:
             await turn.ended()
+        if self._config.beside is not None:
+            await self._config.beside.close()
 
     async def close(self) -> None:
         """End the session; a running turn is interrupted."""
@@ -239,6 +242,11 @@ class CodexExecSession:
         """The pump's business: sees each event before any reader."""
         if isinstance(event, ThreadStarted | Exited) and self._opening is not None and not self._opening.done():
             self._opening.set_result(event)
+
+
+def _abandon_with(session: object, config: CodexSessionConfig) -> None:
+    if config.beside is not None:
+        weakref.finalize(session, config.beside.abandon).atexit = False
 
 
 def _abandon(turns: list[Conversation[ExecEvent]]) -> None:
@@ -280,6 +288,7 @@ class CodexThread:
             deliver=deliver,
         )
         weakref.finalize(self, server.switchboard.close, self.session_id).atexit = False
+        _abandon_with(self, config)
 
     @property
     async def events(self) -> AsyncIterator[AppEvent]:
@@ -367,6 +376,8 @@ class CodexThread:
             await self._unsubscribe()
         self.server.switchboard.close(self.session_id)
         self._leftovers.sweep()
+        if self._config.beside is not None:
+            await self._config.beside.close()
 
     async def close(self) -> None:
         """End the session; a running turn is interrupted first, so that Codex records it as such."""

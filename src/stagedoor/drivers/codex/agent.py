@@ -35,8 +35,7 @@ NOTES = {
     "cost": "the CLI reports tokens, not cost", "max_budget": "the CLI reports tokens, not cost",
     "max_turns": "the CLI has no such limit; timeout= ends a turn",
     "web_search": "the CLI never asks about it: off unless tier, mode or policy allow it",
-    "mcp_servers": "the CLI never asks about their resources: servers over pipes have none unless tier, mode or policy "
-    "allow them; those of servers over HTTP are read unasked",
+    "mcp_servers": "the CLI never asks about their resources: it sees none unless tier, mode or policy allow them",
     "thinking": "when the provider sends summaries: extra_args=('-c', 'model_reasoning_summary=auto') asks for them",
     "dry_run": "a command that the sandbox stops at once may leave no event; only the model hears of it",
     "append_system_prompt": "not when resuming: a thread keeps the instructions it was started with",

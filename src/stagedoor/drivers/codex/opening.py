@@ -20,7 +20,7 @@ from ...unified.options import Options
 from ..confinement import environ_of
 from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
-from .rights import allowed_unasked, asks, config_of, has_rules, stance_of
+from .rights import allowed_unasked, asks, config_of, gated_servers, has_rules, stance_of
 from .tools import record
 from .trust import with_trust
 
@@ -60,10 +60,28 @@ def client_of(options: Options) -> CodexClient:
 
 async def _open(prompt: str, options: Options, config: CodexSessionConfig) -> CodexSession:
     config = await asyncio.to_thread(with_trust, config, options)
+    config = await _behind_gate(config, options)
     client = client_of(options)
-    if options.resume is None:
-        return await client.create_session(prompt, config)
-    return await client.resume_session(options.resume, prompt, config, fork=options.fork)
+    try:
+        if options.resume is None:
+            return await client.create_session(prompt, config)
+        return await client.resume_session(options.resume, prompt, config, fork=options.fork)
+    except BaseException:
+        if config.beside is not None:
+            await config.beside.close()
+        raise
+
+
+async def _behind_gate(config: CodexSessionConfig, options: Options) -> CodexSessionConfig:
+    """Its servers over HTTP at addresses of ours, where it may not read their resources."""
+    servers = await asyncio.to_thread(gated_servers, options)
+    if not servers:
+        return config
+    from ...mcp.tools_gate import ToolsGate
+
+    gate = await ToolsGate.open(servers, environ_of(options))
+    ours = {name: {**config.mcp_servers.get(name, {}), "url": url} for name, url in gate.addresses.items()}
+    return replace(config, mcp_servers={**config.mcp_servers, **ours}, beside=gate)
 
 
 class _CallerDecisions:

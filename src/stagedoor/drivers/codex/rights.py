@@ -40,6 +40,7 @@ from .withholding import (
     server_limits,
     settings_off,
     unasked_tools_off,
+    user_addresses,
     user_servers,
     withholds_resources,
     without_resources,
@@ -135,6 +136,20 @@ def reads_resources(options: Options) -> bool:
     return not {*unasked_tools_off(options)}.intersection(RESOURCE_TOOLS) and not withholds_resources(lists_of(options))
 
 
+def gated_servers(options: Options) -> dict[str, str]:
+    """The addresses of the servers over HTTP whose resources must be kept from it: the caller's and the user's own."""
+    if reads_resources(options):
+        return {}
+    lists = lists_of(options)
+    mine = {
+        name: server.url
+        for name, server in options.mcp_servers.items()
+        if server.transport == "http" and not isinstance(server, FunctionServer) and lists.permits_server(name)
+    }
+    others = user_addresses(_config_files(options), lists)
+    return {name: url for name, url in others.items() if name not in options.mcp_servers} | mine
+
+
 def _config_files(options: Options) -> list[Path]:
     """Where servers that nobody gave us can come from; the last one decides."""
     # What is laid over a server that is not there would be a server without a command, and Codex would not start.
@@ -193,11 +208,6 @@ def _server(name: str, server: McpServer, options: Options, driver: DriverName) 
             if not reads_resources(options):
                 command = without_resources(server.command, server.args)
             return {**command, "env": dict(server.env), **limits}
-        case "http" if withholds_resources(lists_of(options)) and not asks_us:
-            raise NotSupported(
-                f"MCP server {name!r}: Codex reads resources of servers over HTTP unasked, and cannot withhold "
-                f"{', '.join(RESOURCE_TOOLS)}: leave them out of the list, or use a server over pipes"
-            )
         case "http" if driver == "exec":  # its settings are arguments, which every user of the machine can read
             names = {header: _variable(name, header) for header in server.headers}
             return {"url": server.url, "env_http_headers": names, **limits}

@@ -54,8 +54,8 @@ OWN_TOOLS: tuple[AgentTool, ...] = (
 )
 """Its own tools, those of other models too. ``exec`` runs a script that can do nothing but call the others, ``wait``
 waits for it, ``tool_search`` finds those that the session has. A sub-agent is only started unasked: its calls are asked
-about. With no MCP server there is no resource to read; servers over pipes are started without theirs unless nothing
-is asked about."""
+about. With no MCP server there is no resource to read; those of all servers are kept from it unless nothing is asked
+about."""
 
 SHELL_FEATURES = ("shell_tool", "unified_exec")
 """Without these the model has no shell, in code mode neither."""
@@ -171,6 +171,17 @@ def user_servers(
             if limits:
                 over.setdefault(name, {}).update(limits)
     return over
+
+
+def user_addresses(files: Iterable[Path], lists: ToolLists) -> dict[str, str]:
+    """Where the servers over HTTP of these configuration files are."""
+    addresses: dict[str, str] = {}
+    for file in files:
+        for name, server in _servers_in(file).items():
+            address: object = server.get("url")
+            if isinstance(address, str) and lists.permits_server(name):
+                addresses[name] = address
+    return addresses
 
 
 def _servers_in(file: Path) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,102 @@
+"""The small part of HTTP/1.1 that programs on this machine speak with us, read and written strictly: anything else ends
+the connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+LONGEST_HEAD = 64 * 1024
+LONGEST_BODY = 32 * 1024 * 1024
+REASONS = {
+    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed", 411: "Length Required", 413: "Content Too Large", 415: "Unsupported Media Type",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 502: "Bad Gateway",
+}  # fmt: skip
+
+
+class RefusedRequest(Exception):
+    """The request is answered with a status and nothing else, and the connection ends."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+class RequestHead(msgspec.Struct, frozen=True):
+    method: str
+    target: str
+    headers: Mapping[str, str]
+
+    @property
+    def streams(self) -> bool:
+        return "text/event-stream" in self.headers.get("accept", "")
+
+
+def parse_head(text: bytes) -> RequestHead:
+    lines = text[:-4].split(b"\r\n")
+    words = lines[0].split(b" ")
+    if len(words) != 3 or words[2] != b"HTTP/1.1":
+        raise RefusedRequest(400, "speak HTTP/1.1")
+    headers: dict[str, str] = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(b":")
+        key = name.decode("latin-1").lower()
+        if not colon or not key or key != key.strip() or key in headers:
+            raise RefusedRequest(400, "the head of the request is not well formed")
+        headers[key] = value.decode("latin-1").strip()
+    return RequestHead(words[0].decode("latin-1"), words[1].decode("latin-1"), headers)
+
+
+async def read_body(head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding", "").lower()
+    if (length is None) == (not coding) or coding not in ("", "chunked"):
+        raise RefusedRequest(411, "send either a Content-Length or chunks")
+    if length is not None and not (length.isascii() and length.isdigit()):
+        raise RefusedRequest(400, "the Content-Length is not a number")
+    if length is not None and (len(length) > 12 or int(length) > LONGEST_BODY):
+        raise RefusedRequest(413, "the request is too long")
+    if head.headers.get("expect", "").lower() == "100-continue":
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    if length is not None:
+        return await reader.readexactly(int(length))
+    body = b""
+    while True:
+        size = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
+        if not size or len(size) > 8 or any(digit not in b"0123456789abcdefABCDEF" for digit in size):
+            raise RefusedRequest(400, "a chunk has no size")
+        count = int(size, 16)
+        if len(body) + count > LONGEST_BODY:
+            raise RefusedRequest(413, "the request is too long")
+        if count == 0:
+            while await reader.readuntil(b"\r\n") != b"\r\n":
+                pass
+            return body
+        body += await reader.readexactly(count)
+        if await reader.readexactly(2) != b"\r\n":
+            raise RefusedRequest(400, "a chunk is longer than its size")
+
+
+def chunk(content: bytes) -> bytes:
+    return b"" if not content else f"{len(content):x}\r\n".encode() + content + b"\r\n"
+
+
+async def write_reply(
+    writer: asyncio.StreamWriter,
+    status: int,
+    body: bytes,
+    *,
+    last: bool,
+    kind: str = "text/plain",
+    more: Mapping[str, str] | None = None,
+) -> None:
+    headers = {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store", **(more or {})}
+    if last:
+        headers["Connection"] = "close"
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *(f"{name}: {value}" for name, value in headers.items())]
+    writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+    await writer.drain()
