@@ -17,7 +17,7 @@ REASONS = {
 }  # fmt: skip
 
 
-class RefusedRequest(Exception):
+class RefusedExchange(Exception):
     """The request is answered with a status and nothing else, and the connection ends."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -39,13 +39,13 @@ def parse_head(text: bytes) -> RequestHead:
     lines = text[:-4].split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or words[2] != b"HTTP/1.1":
-        raise RefusedRequest(400, "speak HTTP/1.1")
+        raise RefusedExchange(400, "speak HTTP/1.1")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
         key = name.decode("latin-1").lower()
         if not colon or not key or key != key.strip() or key in headers:
-            raise RefusedRequest(400, "the head of the request is not well formed")
+            raise RefusedExchange(400, "the head of the request is not well formed")
         headers[key] = value.decode("latin-1").strip()
     return RequestHead(words[0].decode("latin-1"), words[1].decode("latin-1"), headers)
 
@@ -53,11 +53,11 @@ def parse_head(text: bytes) -> RequestHead:
 async def read_body(head: RequestHead, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     length, coding = head.headers.get("content-length"), head.headers.get("transfer-encoding", "").lower()
     if (length is None) == (not coding) or coding not in ("", "chunked"):
-        raise RefusedRequest(411, "send either a Content-Length or chunks")
+        raise RefusedExchange(411, "send either a Content-Length or chunks")
     if length is not None and not (length.isascii() and length.isdigit()):
-        raise RefusedRequest(400, "the Content-Length is not a number")
+        raise RefusedExchange(400, "the Content-Length is not a number")
     if length is not None and (len(length) > 12 or int(length) > LONGEST_BODY):
-        raise RefusedRequest(413, "the request is too long")
+        raise RefusedExchange(413, "the request is too long")
     if head.headers.get("expect", "").lower() == "100-continue":
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     if length is not None:
@@ -66,17 +66,17 @@ async def read_body(head: RequestHead, reader: asyncio.StreamReader, writer: asy
     while True:
         size = (await reader.readuntil(b"\r\n")).partition(b";")[0].strip()
         if not size or len(size) > 8 or any(digit not in b"0123456789abcdefABCDEF" for digit in size):
-            raise RefusedRequest(400, "a chunk has no size")
+            raise RefusedExchange(400, "a chunk has no size")
         count = int(size, 16)
         if len(body) + count > LONGEST_BODY:
-            raise RefusedRequest(413, "the request is too long")
+            raise RefusedExchange(413, "the request is too long")
         if count == 0:
             while await reader.readuntil(b"\r\n") != b"\r\n":
                 pass
             return body
         body += await reader.readexactly(count)
         if await reader.readexactly(2) != b"\r\n":
-            raise RefusedRequest(400, "a chunk is longer than its size")
+            raise RefusedExchange(400, "a chunk is longer than its size")
 
 
 def chunk(content: bytes) -> bytes:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ..transports.tasks import TaskOwner
-from .http_exchange import LONGEST_HEAD, RefusedRequest, RequestHead, chunk, parse_head, read_body, write_reply
+from .http_exchange import LONGEST_HEAD, RefusedExchange, RequestHead, chunk, parse_head, read_body, write_reply
 from .protocol import http_status, meta_of
 
 HEAD_SECONDS = 60.0
@@ -104,7 +104,7 @@ class LoopbackListener:
         except asyncio.LimitOverrunError:
             await write_reply(writer, 431, b"the head of the request is too long", last=True)
             return False
-        except RefusedRequest as refused:
+        except RefusedExchange as refused:
             await write_reply(writer, refused.status, str(refused).encode(), last=True)
             return False
         return await self._reply(head, body, reader, writer)
@@ -112,18 +112,18 @@ class LoopbackListener:
     def _admit(self, head: RequestHead) -> None:
         """Raises unless this is one of our own agents."""
         if "origin" in head.headers:
-            raise RefusedRequest(403, "no web page may call this server")
+            raise RefusedExchange(403, "no web page may call this server")
         if head.headers.get("host", "").lower() not in (f"127.0.0.1:{self._port}", f"localhost:{self._port}"):
-            raise RefusedRequest(403, "this server has another name")
+            raise RefusedExchange(403, "this server has another name")
         given = head.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, f"Bearer {self._secret}".encode()):
-            raise RefusedRequest(401, "the secret is missing or wrong")
+            raise RefusedExchange(401, "the secret is missing or wrong")
         if head.target.partition("?")[0] != "/mcp":
-            raise RefusedRequest(404, "the server is at /mcp")
+            raise RefusedExchange(404, "the server is at /mcp")
         if head.method != "POST":
-            raise RefusedRequest(405, "this server takes POST only")
+            raise RefusedExchange(405, "this server takes POST only")
         if head.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedRequest(415, "send application/json")
+            raise RefusedExchange(415, "send application/json")
 
     async def _reply(
         self, head: RequestHead, body: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from ..transports.tasks import TaskOwner
-from .http_exchange import LONGEST_HEAD, RefusedRequest, RequestHead, parse_head, read_body, write_reply
+from .http_exchange import LONGEST_HEAD, RefusedExchange, RequestHead, parse_head, read_body, write_reply
 from .tools_only import names_resources, refusals
 
 HEAD_SECONDS = 60.0
@@ -100,18 +100,18 @@ class ToolsGate:
             await self._forward(head, target, body, reader, writer)
         except asyncio.LimitOverrunError:
             await write_reply(writer, 431, b"the head is too long", last=True)
-        except RefusedRequest as refused:
+        except RefusedExchange as refused:
             await write_reply(writer, refused.status, str(refused).encode(), last=True)
         return False
 
     def _target(self, head: RequestHead) -> SplitResult:
         if "origin" in head.headers or head.headers.get("host", "").lower() != f"127.0.0.1:{self._port}":
-            raise RefusedRequest(403, "only the agent of this session may come in here")
+            raise RefusedExchange(403, "only the agent of this session may come in here")
         target = self._targets.get(head.target)
         if target is None:
-            raise RefusedRequest(404, "there is no server at this address")
+            raise RefusedExchange(404, "there is no server at this address")
         if head.method not in METHODS:
-            raise RefusedRequest(405, "a server of tools takes POST, GET and DELETE")
+            raise RefusedExchange(405, "a server of tools takes POST, GET and DELETE")
         return target
 
     async def _forward(
@@ -124,16 +124,16 @@ class ToolsGate:
     ) -> None:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                there, out, path = await self._connect(target)
+                incoming, out, path = await self._connect(target)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as fault:
-            raise RefusedRequest(502, f"{target.netloc} cannot be reached: {fault or 'no answer'}") from None
+            raise RefusedExchange(502, f"{target.netloc} cannot be reached: {fault or 'no answer'}") from None
         try:
             lines = [f"{head.method} {path} HTTP/1.1", f"Host: {target.netloc.rpartition('@')[2]}", "Connection: close"]
             lines += [f"{name}: {value}" for name, value in head.headers.items() if name not in BETWEEN_TWO]
             lines += [f"Content-Length: {len(body)}"] if body or head.method == "POST" else []
             out.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
             await out.drain()
-            copying = self._tasks.start(_copy(there, writer), name="stagedoor mcp gate copy")
+            copying = self._tasks.start(_copy(incoming, writer), name="stagedoor mcp gate copy")
             hangup = self._tasks.start(reader.read(1), name="stagedoor mcp gate client")
             try:
                 await asyncio.wait([copying, hangup], return_when=asyncio.FIRST_COMPLETED)
@@ -156,16 +156,16 @@ class ToolsGate:
             self._tls = await asyncio.to_thread(ssl.create_default_context)
         if proxy is None:
             tls = self._tls if secure else None
-            there, out = await asyncio.open_connection(host, port, ssl=tls, limit=LONGEST_HEAD)
-            return there, out, path
+            incoming, out = await asyncio.open_connection(host, port, ssl=tls, limit=LONGEST_HEAD)
+            return incoming, out, path
         if proxy.scheme != "http":
             raise ValueError(f"a proxy of the kind {proxy.scheme}:// is not supported")
-        there, out = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=LONGEST_HEAD)
+        incoming, out = await asyncio.open_connection(proxy.hostname, proxy.port or 80, limit=LONGEST_HEAD)
         if not secure:
-            return there, out, f"http://{target.netloc.rpartition('@')[2]}{path}"
+            return incoming, out, f"http://{target.netloc.rpartition('@')[2]}{path}"
         try:
             out.write(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-            answer = await there.readuntil(b"\r\n\r\n")
+            answer = await incoming.readuntil(b"\r\n\r\n")
             if answer.split(b" ", 2)[1:2] != [b"200"]:
                 raise ConnectionRefusedError(f"the proxy answered {answer.splitlines()[0].decode('latin-1')}")
             assert self._tls is not None
@@ -173,24 +173,24 @@ class ToolsGate:
         except BaseException:
             out.close()
             raise
-        return there, out, path
+        return incoming, out, path
 
 
-async def _copy(there: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(incoming: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """The reply as it comes, and the end of the connection with it."""
     while True:
-        text = await there.readuntil(b"\r\n\r\n")
+        text = await incoming.readuntil(b"\r\n\r\n")
         first, *lines = text[:-4].split(b"\r\n")
         status = first.split(b" ", 2)[1]
         if not status.startswith(b"1"):
             break
     if status.startswith(b"3"):
-        raise RefusedRequest(502, "the server is at another address now: configure that one")
+        raise RefusedExchange(502, "the server is at another address now: configure that one")
     headers = [line for line in lines if line.partition(b":")[0].strip().lower() not in (b"connection", b"keep-alive")]
     writer.write(b"\r\n".join([first, *headers, b"Connection: close"]) + b"\r\n\r\n")
     left = _length(headers)
     while left is None or left > 0:
-        piece = await there.read(PIECE if left is None else min(PIECE, left))
+        piece = await incoming.read(PIECE if left is None else min(PIECE, left))
         if not piece:
             break
         left = None if left is None else left - len(piece)
@@ -212,7 +212,7 @@ def _message(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise RefusedRequest(400, "the message cannot be read") from None
+        raise RefusedExchange(400, "the message cannot be read") from None
 
 
 def _proxy(environ: Mapping[str, str], scheme: str, host: str) -> SplitResult | None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stagedoor.agents.claude import CanUseTool, ClaudePermissionMode, HookCallback
+from stagedoor.agents.claude.commands import PermissionResultAllow
 from stagedoor.drivers.claude import opening
 from stagedoor.drivers.claude.dictionary import ClaudeDictionary
 from stagedoor.drivers.claude.rights import NOT_IN_A_DRY_RUN, HookJudge
@@ -57,6 +58,25 @@ def test_tiers_and_modes(name: str) -> None:
     assert native_config.permission_mode is ClaudePermissionMode(mode)
     assert bool(native_config.hooks) is hooked
     assert (native_config.can_use_tool is not None) is hooked
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"tier": "autonomous"}, {"Bash", "Write", "WebFetch"}),
+        ({"approval": "autoAll"}, {"Bash", "Write", "WebFetch"}),
+        ({"tier": "autonomous", "disallowed_tools": ["Bash"]}, set()),
+        ({"tier": "autonomous", "policy": Policy(default="deny")}, set()),
+        ({"tier": "supervised"}, set()),
+    ],
+)
+def test_a_session_that_asks_nobody_answers_what_a_version_asks_all_the_same(
+    options: dict[str, Any], allowed: set[str]
+) -> None:
+    native_config = config(can_use_tool=lambda request: None, **options)
+    tools = ("Bash", "Write", "WebFetch", "AskUserQuestion", "ExitPlanMode")
+    answers = {name: asyncio.run(native_config.can_use_tool(CanUseTool(name, {}, "r", "t"))) for name in tools}
+    assert {name for name, answer in answers.items() if isinstance(answer, PermissionResultAllow)} == allowed
 
 
 VERDICTS: list[tuple[str, str, dict[str, Any], str | None]] = [

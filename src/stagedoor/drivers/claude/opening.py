@@ -87,9 +87,10 @@ def config(options: Options, ask: Ask, dictionary: ClaudeDictionary) -> ClaudeSe
     lists = tool_lists(options, TOOLS, agent=TITLE)
     hooked = rights.hook is not None or lists.limits or is_sandboxed(options)
     asks = rights.hook is not None or options.can_use_tool is not None
+    free = rights.hook is None and not lists.limits and options.policy is None
     own = ClaudeSessionConfig(
         permission_mode=rights.mode,
-        can_use_tool=_callback(ask, dictionary, rights) if asks else None,
+        can_use_tool=_callback(ask, dictionary, rights, free=free) if asks else None,
         elicit=_elicit(ask, dictionary),
         hooks=_hooks(rights, options, lists, dictionary) if hooked else {},
         settings=_settings(options) if hooked else None,
@@ -136,12 +137,17 @@ def _elicit(ask: Ask, dictionary: ClaudeDictionary) -> ElicitCallback:
     return fill_in
 
 
-def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights) -> Any:
+def _callback(ask: Ask, dictionary: ClaudeDictionary, rights: Rights, *, free: bool) -> Any:
+    """``free``: this session asks nobody about what acts. Some versions ask about a few commands even then."""
+
     async def decide(question: CanUseTool) -> Decision:
         if rights.hook == "deny_acts" and question.tool_name not in QUESTIONS_IN_A_DRY_RUN:
             dictionary.refuse(question.tool_use_id)
             return PermissionResultDeny(THE_PLAN_IS_ALL if question.tool_name == "ExitPlanMode" else NOT_IN_A_DRY_RUN)
-        decision = await ask(dictionary.request(question))
+        request = dictionary.request(question)
+        if free and request.operation != "other":
+            return PermissionResultAllow()
+        decision = await ask(request)
         match decision:
             case Allow():
                 # What was remembered, the session remembers: rules of Claude Code's own would outlive it.
