@@ -34,6 +34,8 @@ class Editor:
         self.updates: list[Any] = []
         self.questions: list[Any] = []
         self.question = asyncio.Event()
+        self.agent = 0
+        """The process of its ``stagedoor acp``."""
 
     def on_connect(self, conn: Any) -> None:
         pass
@@ -59,6 +61,7 @@ class Editor:
         return "".join(update.content.text for update in self.updates if update.session_update == kind)
 
 
+UNDERSTUDY = ("--agent", "understudy")
 Connect = Callable[..., AbstractAsyncContextManager[Any]]
 
 
@@ -74,14 +77,15 @@ def connect(tmp_path: Path) -> Connect:
             "STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy"),
             "HOME": str(tmp_path),
         }
-        argv = ["-m", "stagedoor.cli", "acp", *(flags or ("--agent", "understudy"))]
+        argv = ["-m", "stagedoor.cli", "acp", *(flags or (*UNDERSTUDY, "--local"))]
         async with (
             asyncio.timeout(BOUND),
             acp.spawn_agent_process(
                 editor, sys.executable, *argv, env=env | more, transport_kwargs={"stderr": None},
                 use_unstable_protocol=True,
-            ) as (agent, _),
+            ) as (agent, process),
         ):  # fmt: skip
+            editor.agent = process.pid
             greeting = await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
             assert greeting.agent_info.name == "stagedoor"
             yield agent
@@ -175,7 +179,7 @@ answer(4)
 """
 
 
-@pytest.mark.parametrize("victim", ["editor", "agent"])
+@pytest.mark.parametrize("victim", ["editor", "agent", "server"])
 def test_kill_9_of_either_side_leaves_nothing_running_and_a_session_that_goes_on(
     victim: str, connect: Connect, script: Script, tmp_path: Path
 ) -> None:
@@ -198,14 +202,16 @@ def test_kill_9_of_either_side_leaves_nothing_running_and_a_session_that_goes_on
             wait_until(lambda: (cwd / "pid").exists() and (cwd / "pid").read_text().endswith("\n"))
             command = int((cwd / "pid").read_text())
             assert alive(command)
-            os.kill(editor.pid if victim == "editor" else seen["agent"], signal.SIGKILL)
-            wait_until(lambda: not alive(command) and not alive(seen["agent"]))
+            server = json.loads((tmp_path / "home" / "shared.json").read_text())["pid"]
+            victims = {"editor": editor.pid, "agent": seen["agent"], "server": server}
+            os.kill(victims[victim], signal.SIGKILL)
+            wait_until(lambda: not any(map(alive, (command, seen["agent"], server))))
         finally:
             editor.kill()
 
     async def main() -> None:
         again = Editor()
-        async with connect(again) as agent:
+        async with connect(again, *UNDERSTUDY) as agent:
             await agent.load_session(session_id=seen["session"], cwd=str(cwd), mcp_servers=[])
             await again.shows("One. Two. ")
             prompt = blocks(script([{"say": "Three."}]))
@@ -214,6 +220,35 @@ def test_kill_9_of_either_side_leaves_nothing_running_and_a_session_that_goes_on
             assert answer.stop_reason == "end_turn"
             listed = await agent.list_sessions()
             assert [one.session_id for one in listed.sessions] == [seen["session"]]
+
+    asyncio.run(main())
+
+
+def test_all_windows_of_all_editors_work_at_once(connect: Connect, script: Script, tmp_path: Path) -> None:
+    """On one home: each has its own process, and none is needed by another."""
+    cwd = str(tmp_path / "project")
+
+    async def main() -> None:
+        first, second = Editor(), Editor()
+        async with connect(second, *UNDERSTUDY) as other:
+            async with connect(first, *UNDERSTUDY) as agent:
+                opened = [await one.new_session(cwd=cwd, mcp_servers=[]) for one in (agent, other)]
+                for one, session in zip((agent, other), opened, strict=True):
+                    prompt = blocks(script([{"say": "Here. "}, {"shell": "true"}]))
+                    answer = await one.prompt(session_id=session.session_id, prompt=prompt)
+                    assert answer.stop_reason == "end_turn"
+                await first.shows("Here. ")
+                await second.shows("Here. ")
+                assert len(first.questions) == len(second.questions) == 1
+                listed = await agent.list_sessions(cwd=cwd)
+                assert {one.session_id for one in listed.sessions} == {one.session_id for one in opened}
+                os.kill(first.agent, signal.SIGKILL)
+            prompt = blocks(script([{"say": "Still here."}]))
+            answer = await other.prompt(session_id=opened[1].session_id, prompt=prompt)
+            await second.shows("Here. Still here.")
+            assert answer.stop_reason == "end_turn"
+            server = json.loads((tmp_path / "home" / "shared.json").read_text())["pid"]
+        wait_until(lambda: not alive(server))  # the last one has left
 
     asyncio.run(main())
 

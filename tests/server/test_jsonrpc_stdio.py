@@ -135,8 +135,8 @@ def test_a_bridge_carries_everything(start: Start, server: Any, script: Any, tmp
     [
         (["--url", "http://127.0.0.1:9"], {"STAGEDOOR_TOKEN": "x"}, 1, "could not connect to ws://127.0.0.1:9/ws"),
         (["--url", "ftp://x"], {"STAGEDOOR_TOKEN": "x"}, 2, "http"),
-        (["--url", "http://127.0.0.1:9"], {}, 2, "no server has run there; use --token-file"),
-        (["--token-file", "x"], {}, 2, "--token-file needs --url"),
+        (["--url", "http://127.0.0.1:9"], {}, 4, "no token for http://127.0.0.1:9"),
+        (["--token-file", "x"], {}, 2, "--token-file needs --server"),
         (["--config", "nowhere.yaml"], {}, 2, "nowhere.yaml"),
     ],
 )

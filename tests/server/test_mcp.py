@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
@@ -237,6 +238,25 @@ def test_the_tier_of_the_caller_bounds_a_session_inside_a_session(serve: Serve, 
                 assert (await model.call("start", prompt=hello, agent="understudy"))["tier"] == "dry-run"
             async with Model(server, **{"Stagedoor-Session": top.id}) as model:
                 assert (await model.call("start", prompt=hello, agent="understudy"))["tier"] == "autonomous"
+
+    run(scene)
+
+
+def test_the_folders_of_a_caller_bound_its_sessions(serve: Serve, settings: Settings, script: Script) -> None:
+    async def scene() -> None:
+        inner = Path(settings.roots[0]) / "in ner:1"
+        inner.mkdir()
+        (inner / "out").symlink_to(settings.roots[0])
+        async with serve() as server:
+            hello = script([{"say": "hello"}])
+            async with Model(server, **{"Stagedoor-Roots": quote(str(inner))}) as model:
+                assert (await model.call("start", prompt=hello, agent="understudy"))["cwd"] == str(inner)
+                for cwd in (settings.roots[0], "..", str(inner / "out"), "/"):
+                    assert "is outside" in await model.call("start", prompt=hello, agent="understudy", cwd=cwd)
+            async with Model(server, **{"Stagedoor-Roots": "/"}) as model:  # no more than the server's own
+                assert "error" in await model.call("start", prompt=hello, agent="understudy", cwd="/")
+            async with Model(server, **{"Stagedoor-Roots": "here"}) as model:
+                assert (await model.raw("tools/list"))["status"] == 400
 
     run(scene)
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
-from .command import Parser, error_line
+from .command import Parser
+from .stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
 
 if TYPE_CHECKING:
     from ..remote.address import Address
     from ..server.jsonrpc.stdio import StdioLines
-    from ..service.config.settings import Settings
 
-REACH_WITHIN = 5.0
 EPILOG = """\
 examples:
   stagedoor acp                                     # in your editor's settings: the default agent
@@ -26,9 +20,9 @@ examples:
   stagedoor acp --server http://127.0.0.1:16180     # through a running server: questions reach the phone too
   stagedoor acp --server local                      # through the server that runs with this home
 
-Without --server the sessions run here, and are stored in the home of Stagedoor; when a server runs with that home, they
-run there. What runs here ends with the editor and can be loaded again. Settings for Zed, JetBrains and Neovim are in
-docs/editors.md.
+Without --server the sessions run on this machine, and are stored in the home of Stagedoor: in the server that runs with
+that home, else in one that all editors of this home share, and that ends with the last of them. What an editor started
+ends with it and can be loaded again. Settings for Zed, JetBrains and Neovim are in docs/editors.md.
 """
 
 
@@ -39,96 +33,45 @@ def main(argv: list[str]) -> int:
         closing=EPILOG,
     )
     parser.add_argument("--agent", default="", help="the agent that sessions begin with (default: as configured)")
-    parser.add_argument("--server", metavar="URL", help="run the sessions on this server; local: the one of this home")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        help="with --server: a file with the token (default: $STAGEDOOR_TOKEN, else the one of this home)",
-    )
-    parser.add_argument("--local", action="store_true", help="run the sessions here, though a server may be running")
-    parser.add_argument("--config", type=Path, help="the configuration file (default: see stagedoor config path)")
-    parser.add_argument(
-        "--root", action="append", default=[], help="a folder in which sessions may run (default: any the editor names)"
-    )
+    add_stdio_flags(parser, default_root="any the editor names")
     arguments = parser.parse_args(argv)
-    try:
-        from ..server.jsonrpc import stdio
-        from ..service.config.load import load
-    except ModuleNotFoundError as missing:
-        print(f"stagedoor acp: {error_line(missing)}", file=sys.stderr)
-        return EXIT_USAGE
-    if arguments.server is None and arguments.token_file is not None:
-        parser.error("--token-file needs --server")
-    if arguments.local and arguments.server is not None:
-        parser.error("--local and --server contradict each other: leave one of them out")
-    settings = load(arguments.config, flags={"workspaces.roots": arguments.root or None}).settings
+    flags = read_stdio_flags(parser, arguments)
+    if arguments.agent and flags.server is None and arguments.agent not in flags.settings.agents:
+        from ..catalog import agent
 
-    token = None if arguments.token_file is None else arguments.token_file.read_text(encoding="utf-8").strip()
+        agent(arguments.agent)  # raises for one that nobody knows, before an editor waits for it
+    if flags.local:
+        return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
+    address = flags.own_address()
+    if address is not None:
+        return run_on_streams(lambda lines: _forward(address, lines, {"agent": arguments.agent}), flags.settings)
+    from .shared_server import shared_server
 
-    async def speak() -> int:
-        _cancel_on_signals()
-        address = await _address(arguments.server, token, settings, local=arguments.local)
-        async with stdio.standard_streams(settings.limits.body) as lines:
-            if address is None:
-                return await _serve_here(settings, lines, arguments.agent)
-            return await _forward(address, lines, arguments.agent)
-
-    try:
-        return asyncio.run(speak())
-    except asyncio.CancelledError:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return EXIT_FAILED
+    with shared_server(flags.home, flags.of_shared_server()) as shared:
+        query = {"agent": arguments.agent, "alone": "true"}
+        return run_on_streams(lambda lines: _forward(shared, lines, query), flags.settings)
 
 
-def _cancel_on_signals() -> None:
-    """SIGTERM and SIGHUP end this task in order, as Ctrl-C does."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-
-
-async def _address(server: str | None, token: str | None, settings: Settings, *, local: bool) -> Address | None:
-    """The server to work through: the one that is named, else the one that runs with this home, if one does."""
-    from ..errors import StagedoorError
-    from ..remote.address import LOCAL, find
-
-    env = {**os.environ, "STAGEDOOR_HOME": settings.home} if settings.home else os.environ
-    if server is not None:
-        return find(server, token, env=env)
-    if local:
-        return None
-    try:
-        address = find(LOCAL, None, env=env)
-        parts = urlsplit(address.url)
-        _, writer = await asyncio.wait_for(asyncio.open_connection(parts.hostname, parts.port), REACH_WITHIN)
-    except (StagedoorError, OSError, TimeoutError):
-        return None  # none runs, or one has left its file behind
-    writer.close()
-    return address
-
-
-async def _serve_here(settings: Settings, lines: StdioLines, agent: str) -> int:
+async def _serve_here(flags: StdioFlags, lines: StdioLines, agent: str) -> None:
     from msgspec.structs import replace
 
     from ..server.acp.door import serve_editor
     from ..service.service import Service
 
+    settings = flags.settings
     if not settings.roots:
         settings = replace(settings, roots=(os.sep,))  # the editor's folders are the user's own choice
     async with Service(settings) as service:
         await serve_editor(service, lines, agent)
-    return EXIT_SUCCESS
 
 
-async def _forward(address: Address, lines: StdioLines, agent: str) -> int:
+async def _forward(address: Address, lines: StdioLines, query: dict[str, str]) -> None:
     from ..server.acp.door import bridge_editor
     from ..transports.websocket import WebSocket
 
-    url = f"{address.ws_url}/acp" + (f"?{urlencode({'agent': agent})}" if agent else "")
+    words = urlencode({name: value for name, value in query.items() if value})
+    url = f"{address.ws_url}/acp" + (f"?{words}" if words else "")
     async with await WebSocket.connect(
         url, headers={"Authorization": f"Bearer {address.token}"}, tls=address.tls(), use_proxies=not address.loopback
     ) as socket:
         await bridge_editor(socket, address.url, lines)
-    return EXIT_SUCCESS

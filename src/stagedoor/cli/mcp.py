@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
-from .acp import _address, _cancel_on_signals
-from .command import Parser, error_line
+from . import EXIT_SUCCESS
+from .command import Parser
+from .stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
 
 if TYPE_CHECKING:
+    from ..remote.address import Address
     from ..server.jsonrpc.stdio import StdioLines
-    from ..service.config.settings import Settings
     from ..unified.options import Tier
 
 EPILOG = """\
@@ -24,8 +22,8 @@ examples:
   stagedoor mcp --server http://127.0.0.1:16180     # through a running server: a person answers on the page
 
 Permission questions of its sessions are answered by a person, at the page, the phone or `stagedoor chat`: never by the
-calling model. Without a server, of this home or named by --server, the sessions run here and end with the caller; what
-nobody answers in time is denied. See docs/mcp.md.
+calling model. Without a server, of this home or named by --server, the sessions run in one that all programs of this
+home share; they end with the last of these, and what nobody answers in time is denied. See docs/mcp.md.
 """
 
 
@@ -41,67 +39,55 @@ def main(argv: list[str]) -> int:
         choices=("dry-run", "supervised", "autonomous"),
         help="the most that its sessions may do (default: supervised; inside a session, what that one may)",
     )
-    parser.add_argument("--server", metavar="URL", help="run the sessions on this server; local: the one of this home")
-    parser.add_argument(
-        "--token-file",
-        type=Path,
-        help="with --server: a file with the token (default: $STAGEDOOR_TOKEN, else the one of this home)",
-    )
-    parser.add_argument("--local", action="store_true", help="run the sessions here, though a server may be running")
-    parser.add_argument("--config", type=Path, help="the configuration file (default: see stagedoor config path)")
-    parser.add_argument(
-        "--root", action="append", default=[], help="a folder in which sessions may run (default: the current one)"
-    )
+    add_stdio_flags(parser, default_root="the current one")
     arguments = parser.parse_args(argv)
-    try:
-        from ..service.config.load import load
-    except ModuleNotFoundError as missing:
-        print(f"stagedoor mcp: {error_line(missing)}", file=sys.stderr)
-        return EXIT_USAGE
-    if arguments.server is None and arguments.token_file is not None:
-        parser.error("--token-file needs --server")
-    if arguments.local and arguments.server is not None:
-        parser.error("--local and --server contradict each other: leave one of them out")
-    settings = load(arguments.config, flags={"workspaces.roots": arguments.root or None}).settings
-    token = None if arguments.token_file is None else arguments.token_file.read_text(encoding="utf-8").strip()
+    flags = read_stdio_flags(parser, arguments)
     parent = surrounding_session()
     most: Tier | None = arguments.tier or (None if parent else "supervised")
-    address = asyncio.run(_address(arguments.server, token, settings, local=arguments.local))
+    if flags.local:
+        return run_on_streams(lambda lines: _serve_here(flags, lines, most, parent), flags.settings)
+    address = flags.own_address()
+    # Elsewhere the current folder means nothing; inside a session, the one that it works in is the measure.
+    here = () if flags.server is not None or parent else (str(Path.cwd()),)
+    headers = _headers(most, parent, flags.roots or here)
     if address is not None:
-        from ..mcp import bridge
+        return _carry(address, headers)
+    from .shared_server import shared_server
 
-        headers = {"Authorization": f"Bearer {address.token}"} | ({"Stagedoor-Tier": most} if most else {})
-        if parent:
-            headers["Stagedoor-Session"] = parent
-        bridge.carry(f"{address.url}/mcp", headers, address.tls() or None)
-        return EXIT_SUCCESS
-
-    from ..server.jsonrpc import stdio  # what serves here is not worth loading where another server does
-
-    async def speak() -> int:
-        _cancel_on_signals()
-        async with stdio.standard_streams(settings.limits.body) as lines:
-            return await _serve_here(settings, lines, most, parent)
-
-    try:
-        return asyncio.run(speak())
-    except asyncio.CancelledError:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return EXIT_FAILED
+    with shared_server(flags.home, flags.of_shared_server()) as shared:
+        return _carry(shared, headers)
 
 
-async def _serve_here(settings: Settings, lines: StdioLines, most: Tier | None, parent: str) -> int:
+def _headers(most: Tier | None, parent: str, roots: tuple[str, ...]) -> dict[str, str]:
+    from urllib.parse import quote
+
+    headers = {
+        "Stagedoor-Tier": most or "",
+        "Stagedoor-Session": parent,
+        "Stagedoor-Roots": ":".join(map(quote, roots)),
+    }
+    return {name: value for name, value in headers.items() if value}
+
+
+def _carry(address: Address, headers: dict[str, str]) -> int:
+    from ..mcp import bridge
+
+    headers = {"Authorization": f"Bearer {address.token}", **headers}
+    bridge.carry(f"{address.url}/mcp", headers, address.tls() or None)
+    return EXIT_SUCCESS
+
+
+async def _serve_here(flags: StdioFlags, lines: StdioLines, most: Tier | None, parent: str) -> None:
     from msgspec.structs import replace
 
     from ..server.mcp.door import serve_model
     from ..service.service import Service
 
+    settings = flags.settings
     if not settings.roots:
         settings = replace(settings, roots=(str(Path.cwd()),))
     async with Service(settings) as service:
         await serve_model(service, lines, most=most, parent=parent)
-    return EXIT_SUCCESS
 
 
 def surrounding_session() -> str:

@@ -43,7 +43,9 @@ class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextlib.contextmanager
-def server_file(home: Path, settings: Settings, address: tuple[str, int]) -> Generator[ServerFile]:
+def server_file(
+    home: Path, settings: Settings, address: tuple[str, int], *, name: str = _FILE_NAME
+) -> Generator[ServerFile]:
     """The file is there while the body runs."""
     host, port = address
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -54,7 +56,7 @@ def server_file(home: Path, settings: Settings, address: tuple[str, int]) -> Gen
         public=public_url(settings, port=port),
         certificate=str(Path(settings.tls_cert).expanduser().absolute()) if settings.tls_cert else "",
     )
-    path = home / _FILE_NAME
+    path = home / name
     replace_file(path, msgspec.json.encode(content).decode())
     try:
         yield content
@@ -62,21 +64,21 @@ def server_file(home: Path, settings: Settings, address: tuple[str, int]) -> Gen
         path.unlink(missing_ok=True)
 
 
-def find_server(home: Path) -> ServerFile:
+def find_server(home: Path, name: str = _FILE_NAME) -> ServerFile:
     """Raises ``ConnectionLost`` when no server runs with this home."""
     try:
-        return msgspec.json.decode((home / _FILE_NAME).read_bytes(), type=ServerFile)
+        return msgspec.json.decode((home / name).read_bytes(), type=ServerFile)
     except (OSError, msgspec.MsgspecError):
         raise ConnectionLost(f"no server is running with the home {home}; run: stagedoor serve") from None
 
 
-def find_own_server(home: Path, *, seconds: float) -> ServerFile | None:
+def find_own_server(home: Path, *, seconds: float, name: str = _FILE_NAME) -> ServerFile | None:
     """The server that runs with this home, proven to be so; whatever is not is passed over, and nothing waits for it.
 
     Somebody else's program may listen where a server of ours once did: it is sent no token.
     """
     try:
-        owner, server = (home / _FILE_NAME).lstat().st_uid, find_server(home)
+        owner, server = (home / name).lstat().st_uid, find_server(home, name)
         token = read_token(home)
         os.kill(server.pid, 0)
     except (StagedoorError, OSError, ValueError, OverflowError):

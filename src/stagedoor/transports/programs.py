@@ -221,6 +221,39 @@ class Programs:
         self.close()
 
 
+class ProgramApart:
+    """A program of ours that outlives us: a server that several of us share, and that ends when none is left. It is in
+    a session of its own, and writes to a file."""
+
+    def __init__(self, argv: Sequence[str], log: Path) -> None:
+        kept = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        try:
+            self._pid = os.posix_spawn(
+                argv[0],
+                list(argv),
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, log, kept, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=[signal.SIGPIPE],
+            )
+        except OSError as fault:
+            raise LaunchError(f"could not start {argv[0]}: {fault.strerror}") from fault
+
+    def ended(self) -> bool:
+        with contextlib.suppress(ChildProcessError):
+            return os.waitpid(self._pid, os.WNOHANG)[0] != 0
+        return True
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGTERM)
+
+
 class _Stop:
     """What runs on behalf of one call of ``in_thread``."""
 

@@ -28,9 +28,10 @@ CALLER = Caller(LOCAL, "editor", ("admin",))
 
 
 class EditorQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``agent``: the one that sessions begin with."""
+    """``agent``: the one that sessions begin with. ``alone``: nobody else answers, and what it started ends with it."""
 
     agent: str = ""
+    alone: bool = False
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -42,7 +43,7 @@ def routes(service: Service) -> list[BaseRoute]:
         await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
         try:
             query: EditorQuery = read_query(websocket.scope["query_string"], EditorQuery)
-            client = EditorConnection(service, caller_of(websocket), send, agent=query.agent)
+            client = EditorConnection(service, caller_of(websocket), send, agent=query.agent, alone=query.alone)
         except StagedoorError as fault:
             await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
             return

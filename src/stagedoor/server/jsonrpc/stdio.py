@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -86,11 +87,11 @@ async def serve_stdio(service: Service, lines: StdioLines) -> None:
         await client.close()
 
 
-async def bridge(url: str, token: str, lines: StdioLines) -> None:
+async def bridge(url: str, token: str, lines: StdioLines, tls: ssl.SSLContext | None = None) -> None:
     """Pass everything to the server at ``url`` and back. When the input has ended, open calls are still answered."""
     traffic = BridgeTraffic(lines)
     address = "ws" + url.removeprefix("http").rstrip("/") + "/ws"
-    async with await WebSocket.connect(address, headers={"Authorization": f"Bearer {token}"}) as socket:
+    async with await WebSocket.connect(address, headers={"Authorization": f"Bearer {token}"}, tls=tls) as socket:
         owner = TaskOwner()
         forward, backward = owner.start(traffic.forward(socket)), owner.start(traffic.backward(socket))
         try:

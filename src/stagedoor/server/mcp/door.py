@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,6 +30,11 @@ TIER_HEADER = "stagedoor-tier"
 """The most that this caller may ask for. Like the other one it can only take rights away."""
 
 
+ROOTS_HEADER = "stagedoor-roots"
+"""The folders below which this caller may start sessions, each percent-encoded, with colons between them; the first is
+where one runs that names no folder. It can only take rights away too."""
+
+
 def routes(service: Service) -> list[BaseRoute]:
     async def answer(request: Request) -> Response:
         if request.method != "POST":
@@ -38,6 +46,7 @@ def routes(service: Service) -> list[BaseRoute]:
             caller=caller_of(request),
             parent=request.headers.get(SESSION_HEADER, ""),
             most=_tier(request.headers.get(TIER_HEADER)),
+            roots=_roots(request.headers.get(ROOTS_HEADER)),
         )
         body = await read_bytes(request, service.settings.limits.body)
         reply = await server_for(service, model, __version__).respond(body, run_tool)
@@ -58,6 +67,13 @@ def _tier(named: str | None) -> Tier | None:
         if tier == named:
             return tier
     raise BadRequest(f"{TIER_HEADER}: choose from {', '.join(TIERS)}")
+
+
+def _roots(named: str | None) -> tuple[str, ...]:
+    roots = () if named is None else tuple(unquote(root) for root in named.split(":"))
+    if not all(Path(root).is_absolute() for root in roots):
+        raise BadRequest(f"{ROOTS_HEADER}: name absolute folders, percent-encoded, with colons between them")
+    return roots
 
 
 def _decoded(body: bytes) -> dict[str, object]:

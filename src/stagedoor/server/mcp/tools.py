@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -47,6 +48,18 @@ class ModelCaller(msgspec.Struct, frozen=True, kw_only=True):
     """The session that its program runs in, where it says so. That can only narrow what it may do."""
     most: Tier | None = None
     """The most that it may ask for; ``None``: whatever its token allows."""
+
+    roots: tuple[str, ...] = ()
+    """Where its sessions may run; empty: wherever the server's may."""
+
+    def folder(self, cwd: str) -> str:
+        """Where a session runs that it wants to start in ``cwd``. Raises ``NotAllowed``."""
+        if not self.roots:
+            return cwd
+        place = Path(self.roots[0], Path(cwd).expanduser())
+        if not any(place.resolve().is_relative_to(Path(root).resolve()) for root in self.roots):
+            raise NotAllowed(f"{cwd} is outside {', '.join(self.roots)}, where you may start sessions")
+        return str(place)
 
     @property
     def calls_only(self) -> bool:
@@ -136,8 +149,9 @@ class AgentTools:
         """Start a coding agent in a session of its own. Returns at once: call wait for its result."""
         self._model.demand("run")
         allowed, approval = await self._rights(tier)
+        folder = await asyncio.to_thread(self._model.folder, cwd)
         spec = SessionSpec(
-            prompt=prompt, agent=agent, cwd=cwd, model=model, tier=allowed, approval=approval, worktree=worktree,
+            prompt=prompt, agent=agent, cwd=folder, model=model, tier=allowed, approval=approval, worktree=worktree,
             title=title, keep_open=True,
         )  # fmt: skip
         view = await self._service.sessions.create_for_model(

@@ -300,9 +300,9 @@ class Claim:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise StoreBroken(
-                f"the log {log} is in use by another Stagedoor (process {holder}); for several programs at once run "
-                "stagedoor serve and use it through that (stagedoor acp does so by itself, stagedoor rpc with --url); "
-                "else stop the other one, or set STAGEDOOR_HOME to another folder"
+                f"the log {log} is in use by another Stagedoor (process {holder}); stagedoor acp, mcp and rpc work "
+                "through a running stagedoor serve by themselves, unless --local is given; else stop the other one "
+                "(one that editors share stops when the last is closed), or set STAGEDOOR_HOME to another folder"
             ) from fault
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
