@@ -1,7 +1,10 @@
-"""Nothing a test does may touch the user's own folders.
+"""Nothing a test does may touch the user's own folders, and nothing it leaves behind may touch another test.
 
 Each process of the suite has a home, a temporary folder and a working directory of its own, which nobody else writes
 to. All three must be empty at the end: what a test leaves there, it would have left in the user's.
+
+A test that leaves a process running fails, and the process is ended before the next one begins; what a failed test
+leaves half done is cleared away at once, so that no other test is blamed for it.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.leftovers import has_failed, let_go, note_failure, watch_children
 
 hypothesis.settings.register_profile("here", deadline=None)  # a busy machine is no fault
 hypothesis.settings.load_profile("here")
@@ -97,7 +102,30 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
 
 
 @pytest.fixture(autouse=True)
+def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file whose tests share a server has one for all of them."""
+    yield from watch_children(request.node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        note_failure(item)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    result = yield
+    if has_failed(item):
+        let_go()
+    return result
+
+
+@pytest.fixture(autouse=True)
 def stagedoor_home(
+    nothing_left_running: None,
     surroundings: Surroundings,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,

@@ -6,7 +6,11 @@ answered with "nobody".
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
@@ -19,6 +23,31 @@ def is_running(pid: int) -> bool:
 
 def parent_of(pid: int) -> int:
     return int(_fields(pid)[1] or 0)
+
+
+def own_children() -> dict[int, str]:
+    """Those of this process that run: pid → when it was started. Costs next to nothing where there are none."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # collects nobody
+    except ChildProcessError:
+        return {}
+    return {pid: start for pid, (parent, start) in _everybody().items() if parent == os.getpid()}
+
+
+def end_with_all_below(family: dict[int, str], patience: float = 60.0) -> None:
+    """Kill those (pid → when it was started) and their descendants, until none of those that were seen runs."""
+    seen, deadline = dict(family), time.monotonic() + patience
+    while time.monotonic() < deadline:
+        running = _everybody()
+        seen = {pid: start for pid, start in seen.items() if running.get(pid, (0, ""))[1] == start}
+        while below := {pid: start for pid, (parent, start) in running.items() if parent in seen and pid not in seen}:
+            seen |= below
+        if not seen:
+            return
+        for pid in seen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def command_lines() -> dict[int, str]:
@@ -43,6 +72,15 @@ def open_descriptors(pid: int) -> int:
         return len(list(Path(f"/proc/{pid}/fd").iterdir()))
     listing = subprocess.run(["lsof", "-p", str(pid), "-F", "f"], capture_output=True, text=True, check=False)
     return sum(line[:1] == "f" and line[1:].isdigit() for line in listing.stdout.splitlines())
+
+
+def _everybody() -> dict[int, tuple[int, str]]:
+    """Who runs: pid → its parent, and when it was started."""
+    if not HAS_PROC:
+        rows = [line.split(None, 3) for line in _ps("-A", "-o", "pid=", "-o", "ppid=", "-o", "stat=", "-o", "lstart=")]
+        return {int(row[0]): (int(row[1]), row[3]) for row in rows if len(row) == 4 and row[2][0] != "Z"}
+    stats = {pid: _read(pid, "stat").rpartition(b")")[2].split() for pid in _pids()}
+    return {pid: (int(row[1]), row[19].decode()) for pid, row in stats.items() if len(row) > 19 and row[0] != b"Z"}
 
 
 def _fields(pid: int) -> tuple[str, str]:

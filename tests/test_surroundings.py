@@ -1,10 +1,9 @@
-"""The suite notices what a test leaves outside its temporary folder."""
+"""The suite notices what a test leaves outside its temporary folder, or running, and blames nobody else for it."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,17 +26,69 @@ def test_tidies_up():
 """
 
 
+LEAVES = """
+import gc, subprocess, sys
+
+def start():
+    child = subprocess.Popen([sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"],
+                             stdout=subprocess.PIPE)
+    assert child.stdout.readline()
+    return child
+
+def alone():
+    gc.collect()  # what others hold and have forgotten comes to light now
+    from tests.processes import own_children
+    return own_children() == {}
+
+kept = []
+
+def test_leaves():
+    kept.append(start())
+
+def test_after_one_that_leaves():
+    assert alone()
+
+def test_fails():
+    child = start()
+    circle = [child]
+    circle.append(circle)
+    assert child.poll() == 0
+
+def test_after_one_that_fails():
+    assert alone()
+
+def test_tidy():
+    with start() as child:
+        child.kill()
+"""
+
+
 def test_what_a_test_leaves_behind_fails_the_run(tmp_path: Path) -> None:
-    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
-    (tmp_path / "conftest.py").write_text((tmp_path / "conftest.py").read_text() + "\nPATIENCE = 0.0\n")
-    (tmp_path / "test_leaks.py").write_text(LEAKS)
-    folders = (f"--rootdir={tmp_path}", f"--basetemp={tmp_path / 'inner'}")
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders, "test_leaks.py"]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # it is no worker
-    ran = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=240)
+    ran = run_inner(tmp_path, "test_leaks.py", LEAKS)
     found = re.findall(r"^E +.*/(home|tmp|cwd)/(\S+?), first seen after ([\w.:]+)$", ran.stdout, re.MULTILINE)
     assert [(place, name.split("-")[0], test) for place, name, test in found] == [
         ("home", ".leak", "test_leaks.py::test_leaks"),
         ("tmp", "leak", "test_leaks.py::test_leaks"),
     ], ran.stdout
     assert ran.returncode == 1
+
+
+def test_what_a_test_leaves_running_fails_no_other(tmp_path: Path) -> None:
+    ran = run_inner(tmp_path, "test_leaves.py", LEAVES)
+    assert re.findall(r"^(FAILED|ERROR) test_leaves.py::(\w+)", ran.stdout, re.MULTILINE) == [
+        ("FAILED", "test_fails"),
+        ("ERROR", "test_leaves"),
+    ], ran.stdout
+    assert "processes were left running, and have been ended" in ran.stdout
+
+
+def run_inner(folder: Path, name: str, code: str) -> subprocess.CompletedProcess[str]:
+    """These tests, with this suite's conftest.py, which waits for nothing."""
+    own = Path(__file__).with_name("conftest.py").read_text()
+    (folder / "conftest.py").write_text(f"{own}\nimport tests.leftovers\nPATIENCE = tests.leftovers.PATIENCE = 0.0\n")
+    (folder / name).write_text(code)
+    folders = (f"--rootdir={folder}", f"--basetemp={folder / 'inner'}")
+    argv = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", *folders, name]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}  # it is no worker
+    env["PYTHONPATH"] = str(Path(__file__).parents[1])
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=240)

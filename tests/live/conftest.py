@@ -21,7 +21,6 @@ from stagedoor import catalog
 from stagedoor.drivers.agent import Driver
 from stagedoor.testing.clis import find_cli, path_with_node
 from stagedoor.transports.executables import read_version
-from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.capabilities import Capabilities
 from tests.processes import command_lines
 from tools.clis import FOLDER, SECOND, second_executable
@@ -224,12 +223,3 @@ class Napping:
 @pytest.fixture
 def napping() -> type[Napping]:
     return Napping
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left_running() -> Iterator[None]:
-    yield
-    deadline = time.monotonic() + 60
-    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert left == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -21,6 +21,7 @@ from stagedoor.server.jsonrpc.params import RunParams
 from stagedoor.service.config.settings import Limits, Settings
 from stagedoor.service.service import Service
 from stagedoor.service.views import Scope
+from tests.leftovers import watch_children
 
 Value = TypeVar("Value")
 
@@ -65,6 +66,12 @@ class Bench:
 
 async def _nobody(message: bytes) -> None:
     pass
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of all its tests: they share a server, and its agents."""
+    yield from watch_children(request.node)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
 from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
+from tests.leftovers import watch_children
 from tools.browser import FLAGS, find_browser
 
 BOUND = 240.0
@@ -169,6 +170,12 @@ def stage(
             thread.join(BOUND)
     assert not faults, faults
     assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Of all its tests: they share a server, and its agents."""
+    yield from watch_children(request.node)
 
 
 @pytest.fixture(scope="module")
