@@ -83,6 +83,13 @@ class Terminal:
             assert time.monotonic() < end, f"{words!r} did not come:\n{self.display}"
             assert self._read(), f"{words!r} did not come before the end:\n{self.display}"
 
+    def until_shown(self, pattern: str) -> None:
+        """Read until what stands on the terminal has the pattern in it: for clocks, which may show any time."""
+        end = time.monotonic() + BOUND
+        while not re.search(pattern, self.display):
+            assert time.monotonic() < end, f"{pattern!r} did not come:\n{self.display}"
+            assert self._read(), f"{pattern!r} did not come before the end:\n{self.display}"
+
     def until_gone(self, words: str) -> None:
         """Read until ``words`` no longer stand on the terminal."""
         end = time.monotonic() + BOUND

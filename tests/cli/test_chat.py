@@ -113,7 +113,7 @@ def test_what_is_typed_survives_a_question(stagedoor: Any) -> None:
     terminal.type(typed("- shell: while ! test -e go; do sleep 0.1; done\n- shell: touch made\n- say: Over.\n"))
     terminal.until_display("allow?")
     terminal.type("y")
-    terminal.until_display("test -e go; do sleep 0.1; done 0.")
+    terminal.until_shown(r"test -e go; do sleep 0\.1; done \d")
     terminal.type("half a thought")
     terminal.until_display("❯ half a thought")
     (stagedoor.workspace / "go").touch()

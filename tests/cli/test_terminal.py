@@ -116,7 +116,7 @@ def test_edit_opens_the_editor(stagedoor: Any, tmp_path: Path) -> None:
 
 def test_ctrl_c_interrupts_the_turn(stagedoor: Any) -> None:
     terminal = stagedoor.terminal("run", "understudy", "--tier", "autonomous", "- shell: touch begun; sleep 300\n")
-    terminal.until("touch begun; sleep 300 0.")
+    terminal.until_shown(r"touch begun; sleep 300 \d")
     terminal.type("\x03")
     assert terminal.end() == 130
     assert terminal.screen.splitlines()[-1].startswith("interrupted · ")
@@ -135,10 +135,12 @@ def test_ctrl_c_twice_kills_an_agent_that_does_not_listen(stagedoor: Any, eventu
     # The shell ignores what the agent sends it, and stands in a session of its own.
     command = "trap '' INT TERM HUP; echo $$ > pid; while :; do sleep 1; done"
     terminal = stagedoor.terminal("run", "understudy", "--tier", "autonomous", f'- shell: "{command}"\n')
+    terminal.until("trap")
     eventually(
-        lambda: (stagedoor.workspace / "pid").exists() and (stagedoor.workspace / "pid").read_text().strip() != ""
+        lambda: (stagedoor.workspace / "pid").exists() and (stagedoor.workspace / "pid").read_text().endswith("\n")
     )
     terminal.type("\x03")
+    terminal.until("interrupting")  # two signals that come at once may be delivered as one
     terminal.type("\x03")
     assert terminal.end() == 130
     pid = int((stagedoor.workspace / "pid").read_text())

@@ -150,7 +150,7 @@ def test_serve_create_follow_up_resume_fork_and_list(tmp_path: Path) -> None:
             await session.send("SECOND")
             assert (await session.turn_ended()).outcome == "completed"
             (listening,) = [e for e in events if isinstance(e, ServerListening)]
-            async with httpx.AsyncClient(trust_env=False) as stranger:
+            async with httpx.AsyncClient(trust_env=False, timeout=240) as stranger:
                 assert (await stranger.get(f"{listening.url}/session")).status_code == 401
         last = (await events_until(session.events, Exited))[-1]
         assert isinstance(last, Exited)
@@ -377,7 +377,7 @@ def test_acp_prompt_permission_and_resume(tmp_path: Path) -> None:
             assert (stage.cwd / "acp.txt").read_text() == "text\n"
             assert len(requests) == 1
             words = command_lines()[session.pid].split()
-            async with httpx.AsyncClient(trust_env=False) as stranger:
+            async with httpx.AsyncClient(trust_env=False, timeout=240) as stranger:
                 url = f"http://127.0.0.1:{words[words.index('--port') + 1]}/session"
                 assert (await stranger.get(url)).status_code == 401
             offered = {tool for request in stage.model.requests for tool in request.tools}

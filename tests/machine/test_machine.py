@@ -82,10 +82,10 @@ def test_only_what_is_beneath_is_opened_whatever_becomes_a_link(tmp_path: Path) 
     for elsewhere in (outside / "b" / "file", root / ".." / "outside" / "b" / "file"):
         with pytest.raises(ValueError, match="outside"):
             open_beneath(root, elsewhere, os.O_RDONLY)
-    before = len(os.listdir("/dev/fd"))  # noqa: PTH208
+    before = set(os.listdir("/dev/fd"))  # noqa: PTH208
     with pytest.raises(OSError):
         open_beneath(root, root / "missing" / "file", os.O_RDONLY)
-    assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208
+    assert set(os.listdir("/dev/fd")) <= before  # noqa: PTH208 (what others have left may be closed meanwhile)
 
 
 # ----------------------------------------------------------------------------------------------- one folder, many names

@@ -88,7 +88,7 @@ def test_who_is_let_in(changes: dict[str, str | None], status: int) -> None:
     async def scene(running: Running, listener: LoopbackListener) -> None:
         headers = {"content-type": "application/json", **{k.lower(): v for k, v in listener.headers.items()}, **changes}
         given = {name: value for name, value in headers.items() if value is not None}
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=240) as client:
             answer = await client.post(listener.url, headers=given, content=json.dumps(PING))
         assert answer.status_code == status
         assert (answer.json() == PONG) if status == 200 else ("PONG" not in answer.text)
@@ -138,7 +138,7 @@ def test_chunks_and_a_connection_that_goes_on() -> None:
             yield whole[9:]
 
         headers = {**listener.headers, "content-type": "application/json"}
-        async with httpx.AsyncClient(headers=headers) as client:
+        async with httpx.AsyncClient(headers=headers, timeout=240) as client:
             first = await client.post(listener.url, content=pieces())
             assert first.json()["result"] == {"content": [{"type": "text", "text": "42"}]}
             told = {"jsonrpc": "2.0", "method": "notifications/initialized"}

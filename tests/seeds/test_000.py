@@ -639,7 +639,7 @@ def test_hooks(serve: Any, settings: Settings, tmp_path: Path, script: Script, a
 
         async def main() -> None:
             changes = {"before_tool_call": hooks.before_tool_call, "after_tool_call": hooks.after_tool_call}
-            async with serve(dialect="lifecycle", agents=agents, hook_timeout=3, **changes) as server:
+            async with serve(dialect="lifecycle", agents=agents, hook_timeout=8, **changes) as server:
                 client = AgentClient(server.url, server.headers, agent)
                 events = await client.run(
                     prompt if agent == "understudy" else "Go.", projectId=PROJECT, approvalMode="ask"
@@ -651,7 +651,7 @@ def test_hooks(serve: Any, settings: Settings, tmp_path: Path, script: Script, a
                     event["permissionResolved"].get("message", "") for event in events if "permissionResolved" in event
                 )
                 assert "not that" in reasons
-                assert "did not answer within 3 s" in reasons
+                assert "did not answer within 8 s" in reasons
             project = Path(settings.roots[0]) / PROJECT
             assert sorted(path.name for path in project.iterdir()) == ["made", "src"]
 

@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from stagedoor.errors import ConnectionLost, StagedoorError
 from stagedoor.server.access.tokens import token_path
+from stagedoor.server.listening import KEEP_ALIVE_SECONDS
 from stagedoor.server.running import find_server, is_loopback, public_url, send_request, server_file
 from stagedoor.service.config.settings import Settings
 from stagedoor.service.views import SessionSpec, SessionView
@@ -50,6 +51,12 @@ def test_every_door_is_there(server: Any) -> None:
     for path in ("/nothing/here", "/api/nothing", "/static/../token", "/static/%2e%2e/token"):
         answer = server.http.get(path)
         assert (path, answer.status_code, answer.headers["content-type"]) == (path, 404, "application/problem+json")
+
+
+def test_a_client_lets_go_of_a_connection_before_the_server_does() -> None:
+    expiry = httpx.Limits().keepalive_expiry
+    assert expiry is not None
+    assert expiry * 2 <= KEEP_ALIVE_SECONDS
 
 
 def test_what_is_our_own_mistake_tells_a_client_nothing(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +95,7 @@ def test_tls_by_a_given_certificate(serve: Any, certificate: tuple[Path, Path]) 
     async def main() -> None:
         async with serve(tls_cert=str(cert), tls_key=str(key)) as server:
             url = f"https://localhost:{server.port}"
-            async with httpx.AsyncClient(base_url=url, headers=server.headers, verify=trusting) as client:
+            async with httpx.AsyncClient(base_url=url, headers=server.headers, verify=trusting, timeout=240) as client:
                 assert (await client.get("/api/me")).json()["name"] == "local"
                 invitation = (await client.post("/api/pairing", headers={"Origin": url})).json()
                 assert invitation["url"].startswith("https://")

@@ -51,7 +51,7 @@ async def open_session(server: Any, session_id: str = "idle-one") -> str:
 
 
 def test_every_path_but_the_public_ones_needs_a_token(server: Any) -> None:
-    with httpx.Client(base_url=server.url) as stranger:
+    with httpx.Client(base_url=server.url, timeout=240) as stranger:
         for path in OPEN_PATHS:
             assert (path, stranger.get(path).status_code) == (path, 200)
         for path in CLOSED_PATHS:
@@ -72,13 +72,13 @@ WRONG = (
 
 def test_wrong_tokens_are_refused(server: Any) -> None:
     for shown in WRONG:
-        answer = httpx.get(f"{server.url}/api/me", headers={"Authorization": shown.encode("latin-1")})
+        answer = httpx.get(f"{server.url}/api/me", headers={"Authorization": shown.encode("latin-1")}, timeout=240)
         assert (shown, answer.status_code) == (shown, 401)
 
 
 def test_a_token_in_the_url_counts_for_nothing(server: Any) -> None:
     for name in ("token", "access_token", "bearer"):
-        assert httpx.get(f"{server.url}/metrics?{name}={server.token}").status_code == 401
+        assert httpx.get(f"{server.url}/metrics?{name}={server.token}", timeout=240).status_code == 401
 
 
 def test_the_token_is_taken_from_the_header_the_cookie_and_the_subprotocol(serve: Any) -> None:
@@ -86,7 +86,7 @@ def test_the_token_is_taken_from_the_header_the_cookie_and_the_subprotocol(serve
         async with serve() as server:
             session = await open_session(server)
             _, token = await paired(server, "watch")
-            async with httpx.AsyncClient(base_url=server.url) as client:
+            async with httpx.AsyncClient(base_url=server.url, timeout=240) as client:
                 by_header = await client.get("/api/me", headers=bearer(token))
                 by_cookie = await client.get("/api/me", headers={"Cookie": f"other=1; stagedoor={token}"})
                 assert by_header.json() == by_cookie.json()
@@ -122,7 +122,7 @@ def test_scopes_hold_at_the_doors(serve: Any) -> None:
             session = await open_session(server)
             for scope in RIGHTS:
                 _, token = await paired(server, scope)
-                async with httpx.AsyncClient(base_url=server.url, headers=bearer(token)) as client:
+                async with httpx.AsyncClient(base_url=server.url, headers=bearer(token), timeout=240) as client:
                     got = {
                         "watch": (await client.get(f"/api/sessions/{session}")).status_code,
                         "answer": (await client.post(f"/api/permissions/{session}:x", json={})).status_code,
@@ -147,7 +147,7 @@ def test_each_operation_takes_its_scope_and_no_less(serve: Any) -> None:
                 path = re.sub(r"\{\w+\}", "nobody", operation.path) + "?nonsense=1"
                 got: dict[str, int] = {}
                 for scope, headers in {"": {}, **{scope: bearer(token) for scope, token in tokens.items()}}.items():
-                    async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+                    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=240) as client:
                         body = {"json": {"nonsense": 1}} if operation.method in ("POST", "PATCH") else {}
                         got[scope] = (await client.request(operation.method, path, **body)).status_code
                 if operation.scope is None:
@@ -204,7 +204,7 @@ def test_a_revoked_device_stays_out_after_a_restart(serve: Any) -> None:
             _, kept = await paired(server, "watch")
             async with server.client() as admin:
                 await admin.delete(f"/api/devices/{device}")
-        async with serve() as server, httpx.AsyncClient(base_url=server.url) as client:
+        async with serve() as server, httpx.AsyncClient(base_url=server.url, timeout=240) as client:
             assert (await client.get("/api/me", headers=bearer(token))).status_code == 401
             assert (await client.get("/api/me", headers=bearer(kept))).status_code == 200
 

@@ -74,7 +74,7 @@ def test_a_flood_without_a_token_keeps_nobody_out_who_has_one_and_fills_no_log(
         headers = {"Authorization": f"Bearer {(tmp_path / 'home' / 'token').read_text().strip()}"}
         host, port = "127.0.0.1", int(url.rpartition(":")[2])
         socket_url = url.replace("http", "ws", 1)
-        async with connect(f"{socket_url}/ws", additional_headers=headers) as inside:
+        async with connect(f"{socket_url}/ws", additional_headers=headers, open_timeout=BOUND) as inside:
             kinds = list(UNFINISHED.values())
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(attack(host, port, kinds[n % len(kinds)])) for n in range(CONNECTIONS)]
@@ -82,7 +82,7 @@ def test_a_flood_without_a_token_keeps_nobody_out_who_has_one_and_fills_no_log(
                     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=BOUND) as client:
                         answer = await client.get("/api/sessions")
                         assert answer.status_code == 200
-            async with connect(f"{socket_url}/ws", additional_headers=headers) as another:
+            async with connect(f"{socket_url}/ws", additional_headers=headers, open_timeout=BOUND) as another:
                 await (await another.ping())
             await (await inside.ping())
             assert open_descriptors(server.pid) < DESCRIPTORS * 3 // 4

@@ -35,7 +35,7 @@ PATIENCE = 3.0
 """Seconds after which it is killed though there are not so many: everything may wait for an answer that comes later."""
 UNHEARD = 0.15
 """Share of the servers that are killed while they start."""
-BOUND = 600.0
+BOUND = 3600.0
 MARK = "KILLED_SERVERS_CHILD"
 LOST = (httpx.TransportError, ConnectionClosedError, InvalidHandshake, InvalidMessage, OSError, EOFError)
 CHANCE = random.Random(20261115)

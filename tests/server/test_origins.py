@@ -180,8 +180,8 @@ def test_no_other_site_may_read_an_answer(server: Any) -> None:
     for answer in (
         server.http.get("/api/me", headers={"Origin": "https://evil.example"}),
         server.http.options("/api/me", headers={"Origin": "https://evil.example"}),
-        httpx.get(f"{server.url}/healthz"),
-        httpx.get(f"{server.url}/api/me"),
+        httpx.get(f"{server.url}/healthz", timeout=240),
+        httpx.get(f"{server.url}/api/me", timeout=240),
         server.http.get("/healthz", headers={"Host": "evil.example"}),
         server.http.get("/nothing/here"),
     ):

@@ -114,7 +114,7 @@ def test_pairing_from_code_to_device(server: Any) -> None:
     assert invitation["url"] == f"{server.url}/#pair={invitation['code']}"
     assert invitation["scope"] == "answer"
     assert (invitation["reachable"], invitation["qr"], invitation["fingerprint"]) == (False, "", ""), "no QR to nowhere"
-    with httpx.Client(base_url=server.url) as phone:
+    with httpx.Client(base_url=server.url, timeout=240) as phone:
         answer = phone.post("/api/pair", json={"code": invitation["code"].lower(), "name": "Chrome on Linux"})
         assert answer.status_code == 201
         paired = answer.json()
@@ -143,7 +143,7 @@ def test_pairing_from_code_to_device(server: Any) -> None:
 
 def test_a_browser_gets_a_cookie_that_no_script_can_read(server: Any) -> None:
     code = server.http.post("/api/pairing").json()["code"]
-    with httpx.Client(base_url=server.url, headers={"Origin": server.url}) as browser:
+    with httpx.Client(base_url=server.url, headers={"Origin": server.url}, timeout=240) as browser:
         answer = browser.post("/api/pair", json={"code": code, "name": "laptop", "cookie": True})
         assert "token" not in answer.json()
         cookie = answer.headers["set-cookie"].lower()
@@ -167,10 +167,11 @@ FROM_A_BROWSER: list[tuple[dict[str, str], int]] = [
 
 def test_a_cookie_counts_only_for_our_own_page(server: Any) -> None:
     code = server.http.post("/api/pairing", json={"scope": "admin"}).json()["code"]
-    token = httpx.post(f"{server.url}/api/pair", json={"code": code}).json()["token"]
+    token = httpx.post(f"{server.url}/api/pair", json={"code": code}, timeout=240).json()["token"]
     for headers, status in FROM_A_BROWSER:
         sent = {name: value.replace("{own}", server.url) for name, value in headers.items()}
-        answer = httpx.post(f"{server.url}/api/pairing", json={}, headers={**sent, "Cookie": f"stagedoor={token}"})
+        with_cookie = {**sent, "Cookie": f"stagedoor={token}"}
+        answer = httpx.post(f"{server.url}/api/pairing", json={}, headers=with_cookie, timeout=240)
         assert (headers, answer.status_code) == (headers, status)
 
 
@@ -192,14 +193,15 @@ STRANGE: list[tuple[bytes, int]] = [
 def test_strange_bodies_are_refused_with_a_problem(server: Any) -> None:
     for body, status in STRANGE:
         headers = {"Content-Type": "application/json"} if body else {}
-        answer = httpx.post(f"{server.url}/api/pair", content=body, headers=headers)
+        answer = httpx.post(f"{server.url}/api/pair", content=body, headers=headers, timeout=240)
         result = (body[:40], answer.status_code, answer.headers["content-type"])
         assert result == (body[:40], status, "application/problem+json")
 
 
 def test_guessing_is_stopped_at_the_door(server: Any) -> None:
     statuses = [
-        httpx.post(f"{server.url}/api/pair", json={"code": "AAAA-AAAA"}).status_code for _ in range(WRONG_FROM_ONE + 1)
+        httpx.post(f"{server.url}/api/pair", json={"code": "AAAA-AAAA"}, timeout=240).status_code
+        for _ in range(WRONG_FROM_ONE + 1)
     ]
     assert statuses == [401] * WRONG_FROM_ONE + [429]
 
@@ -238,6 +240,7 @@ def test_an_address_cannot_be_forged(server: Any) -> None:
             f"{server.url}/api/pair",
             json={"code": "AAAA-AAAA"},
             headers={"X-Forwarded-For": f"192.0.2.{n}", "Forwarded": f"for=192.0.2.{n}"},
+            timeout=240,
         ).status_code
         for n in range(WRONG_FROM_ONE + 1)
     ]

@@ -71,7 +71,7 @@ def test_the_docs_page_asks_nobody_else(server: Any) -> None:
 def test_openapi_and_docs_need_no_token_and_nothing_else_does_without(server: Any) -> None:
     import httpx
 
-    with httpx.Client(base_url=server.url) as stranger:
+    with httpx.Client(base_url=server.url, timeout=240) as stranger:
         for path in ("/openapi.json", "/docs"):
             assert stranger.get(path).status_code == 200
         for one in OPERATIONS:

@@ -173,13 +173,13 @@ def test_a_stall_is_reported_but_work_is_not() -> None:
             output: list[object] = []
             async for batch in process.batches(quiet=2.0):
                 output += batch
-                if b"end" in output or any(isinstance(item, Stalled) for item in output):
+                if b"end" in output or (b"up" in output and isinstance(output[-1], Stalled)):
                     return output
             return output
 
     sleeping = asyncio.run(main("print('up', flush=True); import time; time.sleep(600)"))
-    assert sleeping[0] == b"up"
-    assert isinstance(sleeping[1], Stalled)
+    assert [item for item in sleeping if not isinstance(item, Stalled)] == [b"up"]
+    assert isinstance(sleeping[-1], Stalled)
     if strategy() == "portable":
         return  # ps counts processor time in whole seconds, of which a busy machine gives a child few
     working = "import time\nend = time.process_time() + 4\nwhile time.process_time() < end: pass\nprint('end')"
@@ -288,7 +288,9 @@ class TestNothingIsLeftRunning:
         argv, env = [sys.executable, "-c", US, FAMILY, str(made)], {**os.environ, "TMPDIR": str(scratch)}
         ours = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True)
         assert ours.stdout
-        with ours:
+        with contextlib.ExitStack() as clean_up:
+            clean_up.enter_context(ours)
+            clean_up.callback(ours.kill)
             pids = [int(word) for word in ours.stdout.readline().split()]
             running = [is_running(pids[0]), is_running(pids[2])]  # the one between them ends by itself
             running += [made.exists(), any(scratch.iterdir())]
@@ -322,8 +324,8 @@ except KeyboardInterrupt:
 def test_the_ladder_ends_a_child_in_order() -> None:
     async def main(stop: tuple[Step, ...]) -> tuple[int, list[object]]:
         code = (
-            "import signal, sys, time\n"
-            "signal.signal(signal.SIGINT, lambda *_: (print('interrupted', flush=True), sys.exit(7)))\n"
+            "import os, signal, sys, time\n"  # it may be just printing when it is interrupted
+            "signal.signal(signal.SIGINT, lambda *_: (os.write(1, b'interrupted\\n'), os._exit(7)))\n"
             "print('up', flush=True)\nsys.stdin.read()\nprint('input ended', flush=True)\ntime.sleep(600)"
         )
         process = await ChildProcess.start(python(code, stop=stop))
@@ -335,7 +337,7 @@ def test_the_ladder_ends_a_child_in_order() -> None:
         assert stopping
         return await stopping, output
 
-    code, output = asyncio.run(main((EndInput(0.2), Signal(signal.SIGINT, 30))))
+    code, output = asyncio.run(main((EndInput(0.2), Signal(signal.SIGINT, 240))))
     assert code == 7
     assert output[0] == b"up"
     assert output[-1] == b"interrupted"

@@ -19,7 +19,8 @@ from ..unified.options import Options
 
 LOCAL = "STAGEDOOR_LOCAL"
 """With any value but 0 in the environment, as ``--local``."""
-SECONDS = 2.0
+SECONDS = 10.0
+"""For a server on a busy machine: one that is not heard in time would not be used, nor its rules."""
 _FLAGS = {
     "images": "--image",
     "extra_args": "--extra-arg",

@@ -23,6 +23,9 @@ STREAM_SECONDS = 1.0
 """Seconds that streams have to end by themselves when the server stops."""
 REQUEST_SECONDS = 5
 """Seconds that requests have to finish then."""
+KEEP_ALIVE_SECONDS = 30
+"""For a connection that rests. Clients let go of theirs first (httpx after 5 seconds, aiohttp after 15): where both do it
+at the same moment, a request is lost that nobody may repeat."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:
@@ -101,6 +104,7 @@ async def listening(app: Starlette, settings: Settings, opened: socket.socket) -
         http=HttpConnection,
         h11_max_incomplete_event_size=HEAD_BYTES,
         ws=WebSocketConnection,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         ws_ping_interval=20.0,
         ws_ping_timeout=60.0,  # the ping may be queued behind much that a slow client has yet to read
         ws_max_size=settings.limits.body,

@@ -130,9 +130,13 @@ def test_a_program_that_fails_before_it_begins(client):
 
 def test_a_cancelled_start_leaves_nothing(client, tmp_path):
     async def main() -> None:
-        starting = asyncio.create_task(client("time.sleep(1000)").create_session("go"))
-        done, _ = await asyncio.wait([starting], timeout=0.5)
-        assert not done
+        up = tmp_path / "up"
+        code = f"open({str(up)!r}, 'w').close(); time.sleep(1000)"
+        starting = asyncio.create_task(client(code).create_session("go"))
+        async with asyncio.timeout(BOUND):
+            while not up.exists():
+                await asyncio.sleep(0.01)
+        assert not starting.done()
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
