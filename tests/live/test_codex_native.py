@@ -6,9 +6,9 @@ import asyncio
 import base64
 import gc
 import json
-import os
 import shutil
 import subprocess
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -217,7 +217,7 @@ def test_a_fork_is_a_session_of_its_own(tmp_path: Path, cwd: Path, driver: Drive
 
 @pytest.mark.parametrize("sandbox", [SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS])
 def test_exec_interrupt_mid_command_leaves_nothing(tmp_path: Path, cwd: Path, sandbox: SandboxMode) -> None:
-    marker = f"sleep 7{os.getpid()}"
+    marker = f"sleep 98{uuid.uuid4().int % 10**7:07d}"
 
     async def scene(stage: Stage) -> None:
         session = await stage.client.create_session("wait", CodexSessionConfig(sandbox_mode=sandbox))
@@ -282,7 +282,7 @@ def test_app_server_asks_and_goes_on_over_turns_and_clients(tmp_path: Path, cwd:
 
 @pytest.mark.parametrize("sandbox", [SandboxMode.WORKSPACE_WRITE, SandboxMode.DANGER_FULL_ACCESS])
 def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path, sandbox: SandboxMode) -> None:
-    marker = f"sleep 8{os.getpid()}"
+    marker = f"sleep 98{uuid.uuid4().int % 10**7:07d}"
 
     async def scene(stage: Stage) -> None:
         session = await stage.client.create_session(
@@ -398,7 +398,7 @@ def test_app_server_steers_the_running_turn(tmp_path: Path, cwd: Path) -> None:
 
 
 def test_a_session_nobody_holds_leaves_nothing_running(tmp_path: Path, cwd: Path) -> None:
-    marker = f"sleep 9{os.getpid()}"
+    marker = f"sleep 98{uuid.uuid4().int % 10**7:07d}"
 
     async def scene(stage: Stage) -> None:
         # Without a sandbox: a killed one leaves empty folders in /tmp, and there is nobody left to sweep them up.

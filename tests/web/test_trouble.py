@@ -17,6 +17,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
+from stagedoor.agents.opencode.client import free_port
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 
@@ -43,7 +44,7 @@ class Outside:
         self.root = folder / "work"
         self.root.mkdir()
         self.cookies: Any = None
-        self.port = 0
+        self.port = free_port()  # one that nobody else is given while the server is away
         self.url = ""
 
     def start(self) -> None:
@@ -67,8 +68,9 @@ class Outside:
 
     def end(self, number: int = signal.SIGKILL) -> None:
         self.http.close()
-        self.process.send_signal(number)
-        self.process.wait(60)
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait(240)
         assert self.process.stdout is not None
         self.process.stdout.close()
 

@@ -24,8 +24,8 @@ STREAM_SECONDS = 1.0
 REQUEST_SECONDS = 5
 """Seconds that requests have to finish then."""
 KEEP_ALIVE_SECONDS = 30
-"""For a connection that rests. Clients let go of theirs first (httpx after 5 seconds, aiohttp after 15): where both do it
-at the same moment, a request is lost that nobody may repeat."""
+"""For a connection that rests. Clients let go of theirs first (httpx after 5 seconds, aiohttp after 15): where both do
+it at the same moment, a request is lost that nobody may repeat."""
 
 
 def open_socket(host: str, port: int) -> socket.socket:

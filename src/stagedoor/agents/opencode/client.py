@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import secrets
 import socket
 from collections.abc import Mapping
@@ -256,11 +258,14 @@ def require_guard(scratch: str) -> None:
 
 
 def free_port() -> int:
-    """A port of the loopback address that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of the loopback address that is free now. Not one of those that the system gives to whoever asks for any:
+    seconds pass until OpenCode opens it."""
+    for candidate in (*random.sample(range(20_000, 32_000), 20), 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", candidate))
+            port: int = probe.getsockname()[1]
+            return port
+    raise LaunchError("no port of 127.0.0.1 is free: end programs that listen on many")
 
 
 # --------------------------------------------------------------------------------------------------------- credentials
