@@ -1,7 +1,8 @@
 """The log and the doorbell as one: append, then ring; follow by reading what is after the last number seen.
 
-What was written lately is kept in memory too, so that many followers of a session do not each read it from disk. A
-follower is never told anything that is not stored, misses nothing, and hears nothing twice.
+What was written or read lately is kept in memory too, so that many followers of a session do not each ask the log. A
+ring that came from elsewhere makes that memory doubtful: then the log is asked again, once for all of them. A follower
+is never told anything that is not stored, misses nothing, and hears nothing twice.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -18,8 +19,8 @@ from msgspec.structs import replace
 from stagedoor.errors import EventsRemoved, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
-from .store import Append, Change, Forget, Removable, Store, Sweep, Trim
-from .views import Question, Record, SessionView
+from .store import Append, Change, Fence, Forget, Removable, Store, Sweep, Trim
+from .views import Command, Question, Record, SessionView
 
 CHUNK = 512
 REMEMBERED = 4096
@@ -44,6 +45,7 @@ class Journal:
         self._tasks = TaskOwner()
         self.rewriting = asyncio.Lock()
         """Held from reading to writing by whoever changes the row of a session though it may not be running."""
+        hub.watch(self._doubt, self)
 
     @property
     def followers(self) -> int:
@@ -71,17 +73,36 @@ class Journal:
         stored = writing if isinstance(writing, asyncio.Future) else self._tasks.start(writing)
         stored.add_done_callback(finish)
 
-    async def answer(self, question: Question) -> bool:
-        """Put the answered ``question`` if the stored one is open, and tell. False: somebody was faster."""
-        won = await self.store.answer(question)
+    async def answer(self, question: Question, command: Command | None = None) -> bool:
+        """Put the answered ``question`` if the stored one is open, with ``command``, and tell. False: somebody was
+        faster."""
+        won = await self.store.answer(question, command)
         if won:
             self._ring({question.session_id, SESSIONS})
         return won
 
+    async def claim(
+        self, worker_id: str, incarnation: str, *, labels: Collection[str], limit: int, now: int, session_id: str = ""
+    ) -> list[SessionView]:
+        """``Store.claim``, and tell."""
+        views = await self.store.claim(
+            worker_id, incarnation, labels=labels, limit=limit, now=now, session_id=session_id
+        )
+        if views:
+            self._ring({SESSIONS, *(view.id for view in views)})
+        return views
+
+    async def release(self, session_id: str, epoch: int) -> bool:
+        """``Store.release``, and tell."""
+        released = await self.store.release(session_id, epoch)
+        if released:
+            self._ring({SESSIONS, session_id})
+        return released
+
     async def read(self, session_id: str, after: int, limit: int = CHUNK) -> list[Record]:
         """What comes after ``after``: from memory when it is recent, else from the log."""
         recent = self._recent.get(session_id)
-        records = None if recent is None else recent.after(after, limit)
+        records = None if recent is None or not recent.certain else recent.after(after, limit)
         return await self.store.records(session_id, after, limit) if records is None else records
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[list[Record]]:
@@ -100,7 +121,7 @@ class Journal:
                 complete = recent.complete  # before reading: its last records were stored together with its end
                 records = [] if recent.deleted else recent.after(after, CHUNK)
                 if records is None:
-                    records = await self.store.records(session_id, after, CHUNK)
+                    records = await self._look(session_id, recent, after)
                 if records:
                     if records[0].seq != after + 1:
                         raise EventsRemoved(
@@ -111,7 +132,7 @@ class Journal:
                     yield records
                 elif complete:
                     return
-                else:
+                elif recent.certain:  # else somebody wrote elsewhere meanwhile: look again
                     await bell.rung()
         finally:
             bell.close()
@@ -169,16 +190,39 @@ class Journal:
         recent = self._recent.get(session_id)
         return recent is not None and recent.followers > 0
 
+    async def _look(self, session_id: str, recent: RecentRecords, after: int) -> list[Record]:
+        """What the log holds after ``after``. Those who ask for the newest are told from one reading."""
+        if not recent.is_newest(after):
+            return await self.store.records(session_id, after, CHUNK)
+        async with recent.looking:
+            if (records := recent.after(after, CHUNK)) is None:
+                records = await self.store.records(session_id, after, CHUNK)
+                if recent is self._recent.get(session_id):
+                    self._bytes += recent.add_read(records)
+            return records
+
     async def _learn(self, session_id: str, recent: RecentRecords) -> None:
-        while not recent.certain:
-            version = recent.version
-            view = await self.store.session(session_id)
-            if version != recent.version:
-                continue  # something happened meanwhile; what was read may be old
-            if view is None:
-                recent.forget()
-            else:
-                recent.learn(view)
+        """How the session stands. It stays uncertain when somebody rang from elsewhere meanwhile: who asks then looks
+        again, with what is known by now."""
+        async with recent.looking:
+            while not recent.certain:
+                version, doubts = recent.version, recent.doubts
+                view = await self.store.session(session_id)
+                if version != recent.version:
+                    continue  # something was written here meanwhile; what was read may be older
+                if view is None:
+                    self._bytes -= recent.clear()
+                    recent.forget()
+                else:
+                    recent.learn(view)
+                recent.cleared = doubts
+                if doubts != recent.doubts:
+                    return
+
+    def _doubt(self, topic: str | None) -> None:
+        doubtful = self._recent.values() if topic is None else filter(None, (self._recent.get(topic),))
+        for recent in doubtful:
+            recent.doubt()
 
     async def _find_out(self, changes: tuple[Change, ...]) -> None:
         """Whoever wrote has gone, and whether it was stored nobody knows: wait until it must be, then look again."""
@@ -211,6 +255,8 @@ class Journal:
                 case Trim(session_id):
                     self._bytes -= self._recent_of(session_id).clear()
                     topics |= {session_id, SESSIONS}
+                case Fence():
+                    pass
                 case _:
                     topics.add(SESSIONS)
         if self._bytes > REMEMBERED_BYTES or len(self._recent) > REMEMBERED:
@@ -219,7 +265,7 @@ class Journal:
 
     def _ring(self, topics: set[str]) -> None:
         for topic in topics:
-            self.hub.ring(topic)
+            self.hub.ring(topic, self)
 
     def _recent_of(self, session_id: str) -> RecentRecords:
         recent = self._recent.get(session_id)
@@ -248,10 +294,15 @@ class RecentRecords:
 
     def __init__(self) -> None:
         self.followers = 0
-        self.certain = False
         self.deleted = False
         self.version = 0
-        """Changes whenever something about the session is learnt or doubted."""
+        """Changes whenever something about the session is learnt."""
+        self.doubts = 0
+        self.cleared = 0
+        """How many of the doubts the log has cleared up."""
+        self.looking = asyncio.Lock()
+        """Held by the one that asks the log for all."""
+        self._learnt = False
         self._ended = False
         self._last = 0
         self._records: deque[Record] = deque()
@@ -259,24 +310,28 @@ class RecentRecords:
         self._last_slice: tuple[int, int, list[Record]] | None = None
 
     @property
+    def certain(self) -> bool:
+        """What is known is how it stands."""
+        return self._learnt and self.doubts == self.cleared
+
+    @property
     def complete(self) -> bool:
         """Nothing more will come."""
         return self.deleted or self._ended
 
     def learn(self, view: SessionView) -> None:
-        self.certain, self.deleted, self._ended = True, False, view.ended
+        self._learnt, self.deleted, self._ended = True, False, view.ended
         self._last = max(self._last, view.last_seq)
         self.version += 1
 
     def forget(self) -> None:
-        self.certain = self.deleted = True
+        self._learnt = self.deleted = True
         self._last = 0
         self.version += 1
 
     def doubt(self) -> None:
-        """What is known may be out of date."""
-        self.certain = False
-        self.version += 1
+        """What is known may be out of date, until somebody has asked the log."""
+        self.doubts += 1
 
     def add(self, records: Sequence[Record]) -> int:
         """Those that were stored just now; returns by how many bytes this has grown."""
@@ -289,9 +344,21 @@ class RecentRecords:
             self._bytes += len(record.body)
         while len(kept) > 1 and (len(kept) > MOST_RECORDS or self._bytes > MOST_RECORD_BYTES):
             self._bytes -= len(kept.popleft().body)
-        self._last = records[-1].seq
+        self._last = max(self._last, records[-1].seq)
         self._last_slice = None
         return self._bytes - before
+
+    def is_newest(self, after: int) -> bool:
+        """Nothing that is here comes after ``after``, and not much else does."""
+        return self._records[-1].seq <= after if self._records else self._last - after <= CHUNK
+
+    def add_read(self, records: Sequence[Record]) -> int:
+        """Those that were read from the log, where they go on from what is here, or are the last there are; returns
+        by how many bytes this has grown."""
+        kept = self._records
+        if not records or (kept[-1].seq + 1 != records[0].seq if kept else records[-1].seq < self._last):
+            return 0
+        return self.add(records)
 
     def clear(self) -> int:
         """Returns how many bytes that were."""
@@ -311,7 +378,7 @@ class RecentRecords:
             return self._last_slice[2]
         missing = kept[-1].seq - after
         if missing <= 0:
-            return []
+            return None  # others have written more, or may have
         if missing < 8:  # from the right: a deque finds its ends fast
             records = [kept[at] for at in range(-missing, min(0, limit - missing))]
         else:
@@ -321,12 +388,22 @@ class RecentRecords:
 
 
 class Hub(Protocol):
-    def ring(self, topic: str) -> None:
-        """Wake everyone who listens to ``topic``."""
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+
+    def ring(self, topic: str, by: object = None) -> None:
+        """Wake everyone who listens to ``topic``, in every process that shares this hub. It never waits.
+
+        Whoever rings has written before: nothing is missed by who looks then. ``by``: who rings.
+        """
 
     def bell(self, topic: str) -> Bell:
         """Listen to ``topic`` from now on."""
         ...
+
+    def watch(self, watcher: Callable[[str | None], None], me: object) -> None:
+        """Call ``watcher`` with the topic of every ring that is not by ``me``, before anybody is woken by it, and with
+        ``None`` when rings may have been lost (then everyone is woken)."""
 
 
 class Bell(Protocol):
@@ -341,10 +418,31 @@ class LocalHub:
 
     def __init__(self) -> None:
         self._bells: dict[str, set[LocalBell]] = {}
+        self._watchers: list[tuple[Callable[[str | None], None], object]] = []
 
-    def ring(self, topic: str) -> None:
+    async def open(self) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def ring(self, topic: str, by: object = None) -> None:
+        for watcher, me in self._watchers:
+            if me is not by:
+                watcher(topic)
         for bell in self._bells.get(topic, ()):
             bell.event.set()
+
+    def ring_all(self) -> None:
+        """Rings may have been lost."""
+        for watcher, _ in self._watchers:
+            watcher(None)
+        for bells in self._bells.values():
+            for bell in bells:
+                bell.event.set()
+
+    def watch(self, watcher: Callable[[str | None], None], me: object) -> None:
+        self._watchers.append((watcher, me))
 
     def bell(self, topic: str) -> LocalBell:
         bell = LocalBell(self, topic)

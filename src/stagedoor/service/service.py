@@ -113,6 +113,7 @@ class Service:
         await self._store.open()
         self.notifications.start()
         try:
+            await self._journal.hub.open()
             await self._changes.note(self.settings, self.policy_file)
             await self._running.recover()
         except BaseException:
@@ -127,6 +128,7 @@ class Service:
         await self._running.stop()
         await self._changes.finish()
         await self.notifications.stop()
+        await self._journal.hub.close()
         await self._store.close()
 
     def counters(self) -> dict[str, int]:
