@@ -29,6 +29,7 @@ StagedoorError
     └── StoreError              the log cannot be used
         ├── StoreBroken         it cannot be read or written
         ├── StoreTooNew         a newer Stagedoor wrote it
+        ├── StoreAway           the database it is in cannot be reached just now
         ├── Fenced              this session belongs to somebody else by now; the log itself is sound
         └── SequenceConflict    a record does not follow the last one stored; the log itself is sound
 """
@@ -159,6 +160,10 @@ class StoreBroken(StoreError):
 
 class StoreTooNew(StoreError):
     """A newer Stagedoor wrote the log."""
+
+
+class StoreAway(StoreError):
+    """The database that the log is in cannot be reached just now; try again when it is back."""
 
 
 class Fenced(StoreError):

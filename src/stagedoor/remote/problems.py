@@ -31,13 +31,14 @@ FAULTS: dict[str, type[errors.StagedoorError]] = {
     "agent-lost": errors.TransportError,
     "agent-refused": errors.AgentRefused,
     "agent-unavailable": errors.LaunchError,
+    "log-away": errors.StoreAway,
     "log-broken": errors.StoreError,
     "policy-broken": errors.PolicyError,
     "unavailable": errors.TooMany,
 }
 """The end of a problem's ``type`` → what is raised. A test holds it to the server's table."""
-TEMPORARY = frozenset({"request-timeout", "unavailable"})
-"""Worth another try: the server is starting or stopping."""
+TEMPORARY = frozenset({"request-timeout", "unavailable", "log-away"})
+"""Worth another try: the server is starting or stopping, or waits for its database."""
 _BY_STATUS: dict[int, type[errors.StagedoorError]] = {
     400: errors.BadRequest,
     401: errors.NotSignedIn,

@@ -84,6 +84,7 @@ KINDS: dict[type[Exception], ProblemKind] = {
     errors.BadRequest: ProblemKind(400, "bad-request", "The request is not valid", -32602),
     errors.TooMany: ProblemKind(429, "too-many", "A limit is reached", -32005),
     errors.StoreError: ProblemKind(503, "log-broken", "The log cannot be used", -32006),
+    errors.StoreAway: ProblemKind(503, "log-away", "The log cannot be reached just now", -32019),
     errors.NotSupported: ProblemKind(400, "not-supported", "The agent cannot do that", -32007),
     errors.PolicyError: ProblemKind(503, "policy-broken", "The policy file is wrong", -32008),
     errors.LaunchError: ProblemKind(503, "agent-unavailable", "The agent could not be started", -32009),

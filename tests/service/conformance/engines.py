@@ -6,12 +6,18 @@ Every test in this folder runs on each of ``ENGINES``. Add one here, and it has 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import pytest
+
 from stagedoor.service.journal import Hub, Journal, LocalHub
+from stagedoor.service.postgres.address import DatabaseAddress
+from stagedoor.service.postgres.log import PostgresStore
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import ConfigChange, Store
 from stagedoor.service.views import (
@@ -25,6 +31,7 @@ from stagedoor.service.views import (
     WorkerRow,
 )
 from stagedoor.unified.events import PermissionRequest, Usage
+from tools.postgres import NoPostgres, empty_database
 
 BOUND = 240.0
 Value = TypeVar("Value")
@@ -67,20 +74,43 @@ class SqliteEngine:
             await store.close()
 
 
-ENGINES = ("sqlite",)
+class PostgresEngine:
+    """A database of its own for this process, emptied for each test."""
+
+    def __init__(self, url: str) -> None:
+        self.place = url
+
+    @asynccontextmanager
+    async def parties(self, count: int) -> AsyncGenerator[list[Party]]:
+        async with AsyncExitStack() as stack:
+            parties: list[Party] = []
+            for _ in range(count):
+                store, hub = PostgresStore(DatabaseAddress(self.place)), LocalHub()
+                await store.open()
+                stack.push_async_callback(store.close)
+                parties.append(Party(store, hub))
+            yield parties
+
+
+ENGINES = ("sqlite", "postgres")
 
 
 def engine_of(name: str, folder: Path) -> Engine:
     """A new, empty one."""
-    assert name == "sqlite"
-    return SqliteEngine(folder)
+    if name == "sqlite":
+        return SqliteEngine(folder)
+    try:
+        return PostgresEngine(empty_database())
+    except NoPostgres as fault:
+        if sys.platform == "linux" or os.environ.get("CI") == "true":
+            raise  # where it can be had, it is
+        pytest.skip(str(fault))
 
 
 def engine_at(place: str) -> Engine:
     """One that another process uses or has used."""
     name, _, where = place.partition(":")
-    assert name == "sqlite"
-    return SqliteEngine(where)
+    return SqliteEngine(where) if name == "sqlite" else PostgresEngine(place)
 
 
 def run(work: Awaitable[Value]) -> Value:

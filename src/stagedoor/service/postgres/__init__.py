@@ -1,0 +1,1 @@
+"""The log in PostgreSQL, for several servers and workers at once. Needs the extra ``postgres`` (asyncpg)."""
