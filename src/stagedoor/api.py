@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -94,14 +93,15 @@ async def run(
     ``cancel`` stops it too, from anywhere; the stream then ends as ``interrupted``.
     """
     async with open(agent, **options) as session, ends_with(session, cancel) as started:
-        async with aclosing(session.send(prompt)) as turn:
-            async for event in turn:
-                started.set()
+        events = session.events
+        await session.post(prompt)
+        started.set()
+        turn = session.turn
+        while await events.news():
+            for event in events.ready():
                 yield event
-        rest = session.events
-        await session.close()
-        async for event in rest:
-            yield event
+                if type(event) is TurnCompleted and event.turn >= turn:
+                    await session.close()  # what is left to say, up to ``done``, is read all the same
 
 
 async def result(agent: str | AcpAgent, prompt: str, **options: Unpack[OpenOptions]) -> Result:

@@ -81,6 +81,11 @@ class Session:
         return self._engine.in_turn
 
     @property
+    def turn(self) -> int:
+        """The number of the running turn, or of the last one: 1 for the first."""
+        return self._engine.turn
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the driver of this session can do."""
         return self._engine.capabilities

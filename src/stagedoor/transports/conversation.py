@@ -96,19 +96,21 @@ class Conversation(Generic[Event]):
 
     async def _run(self) -> None:
         try:
-            protocol = self._protocol
+            protocol, receive = self._protocol, self._protocol.receive
             async for batch in self.process.batches(quiet=self._quiet):
                 stamp = self._stamp()
+                turn_id, session_id = stamp.turn_id, stamp.session_id
                 pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]] = []
                 for message in batch:
                     if isinstance(message, bytes):
-                        events = protocol.receive(message)
-                        if protocol.turn_id != stamp.turn_id or protocol.session_id != stamp.session_id:
-                            stamp = Stamp(protocol.session_id, protocol.turn_id, stamp.read_at)
+                        events = receive(message)
+                        if protocol.turn_id != turn_id or protocol.session_id != session_id:
+                            turn_id, session_id = protocol.turn_id, protocol.session_id
+                            stamp = Stamp(session_id, turn_id, stamp.read_at)
                         for event in events:  # written out, as a call for each of them would cost more than the rest
                             force_setattr(event, "stamp", stamp)
-                            if not event.session_id and stamp.session_id:
-                                force_setattr(event, "session_id", stamp.session_id)
+                            if session_id and not event.session_id:
+                                force_setattr(event, "session_id", session_id)
                             pairs.append((message, event))
                     else:
                         force_setattr(message, "stamp", stamp)

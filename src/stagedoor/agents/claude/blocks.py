@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -123,7 +123,9 @@ BLOCKS: Shapes[ContentBlock] = Shapes(
 
 
 # Nearly every message is made of these: they are decoded in one pass, wherever their ``type`` stands.
-_FREQUENT = msgspec.json.Decoder(str | list[TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock] | None)
+_FREQUENT: msgspec.json.Decoder[str | list[Block] | None] = msgspec.json.Decoder(
+    str | list[TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock] | None
+)
 _BLOCK_BY_BLOCK = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
 
 
@@ -138,12 +140,12 @@ def decode_blocks(content: str | list[msgspec.Raw] | None) -> list[Block]:
 
 def decode_content(content: msgspec.Raw) -> str | list[Block]:
     """The same in one pass where it can be. Never raises on content."""
-    whole = bytes(content)
     try:
-        return cast("str | list[Block]", _FREQUENT.decode(whole) or [])
+        return _FREQUENT.decode(content) or []
     except msgspec.ValidationError:
-        pass
+        whole = bytes(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        whole = bytes(content)
         try:
             whole = repaired(whole)
         except (ValueError, RecursionError) as error:

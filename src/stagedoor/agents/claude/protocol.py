@@ -283,16 +283,17 @@ class ClaudeTurn:
     def observe(self, event: Event) -> TurnSettled | None:
         """Take note of one event; the judgement, when this event ends the turn."""
         match event:
+            case SystemStatus():  # first: the most frequent
+                if event.status == "requesting":
+                    for task_id in self._ended_tasks:
+                        self._tasks.pop(task_id, None)
+                    self._ended_tasks.clear()
             case SystemInit():
                 self.begin()  # a prompt that had waited for the end of the turn before
             case TaskStarted():
                 self._tasks[event.task_id] = None
             case TaskUpdated() if event.patch.end_time is not None:
                 self._ended_tasks.add(event.task_id)
-            case SystemStatus(status="requesting"):
-                for task_id in self._ended_tasks:
-                    self._tasks.pop(task_id, None)
-                self._ended_tasks.clear()
             case TaskNotification():
                 self._tasks.pop(event.task_id, None)
             case ClaudeResult():

@@ -122,12 +122,14 @@ class ClaudeSession:
     # Generators of the session, so that whoever reads keeps it alive.
 
     async def _events(self, reader: Reader[Pair]) -> AsyncIterator[Event]:
-        async for _, event in reader:
-            yield event
+        while await reader.news():
+            for _, event in reader.ready():
+                yield event
 
     async def _received(self, reader: Reader[Pair]) -> AsyncIterator[Pair]:
-        async for pair in reader:
-            yield pair
+        while await reader.news():
+            for pair in reader.ready():
+                yield pair
 
     async def _batches(self, reader: Reader[Pair]) -> AsyncIterator[list[Pair]]:
         while batch := await reader.batch():

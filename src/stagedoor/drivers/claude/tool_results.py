@@ -116,18 +116,15 @@ def _command(output: str, report: msgspec.Raw, *, failed: bool) -> CallOutcome:
         return CallOutcome("error", output[code.end() :], int(code[1]))
     if failed:
         return CallOutcome("error", output)
-    # Most say nothing but the output once more, which is long: only one that may say more is looked at.
-    words = bytes(report)
-    telling = b"true" in words or b"backgroundTaskId" in words or b"returnCodeInterpretation" in words
-    match _read(_COMMAND, report) if telling else None:
-        case _CommandReport(background_task_id=str()):
+    account = _read(_COMMAND, report)
+    if account is not None:
+        if isinstance(account.background_task_id, str):
             return CallOutcome("success", output)  # it still runs
-        case _CommandReport(interrupted=True):
+        if account.interrupted is True:
             return CallOutcome("error", output)
-        case _CommandReport(return_code_interpretation=str(reading)) if reading:
+        if account.return_code_interpretation and isinstance(account.return_code_interpretation, str):
             return CallOutcome("success", output)  # not zero, but Claude Code knows that it is no failure
-        case _:
-            return CallOutcome("success", "" if output == _SILENT else output, 0)
+    return CallOutcome("success", "" if output == _SILENT else output, 0)
 
 
 def _answer(report: msgspec.Raw) -> str:
