@@ -19,15 +19,23 @@ class Pieces:
         self._nameless = 0
 
     def text(self, text: str, message_id: str = "", *, parent: str | None = None) -> list[Event]:
-        message_id = message_id or self._same_or_next(parent)
-        events = self._switch("text", message_id, parent)
-        self._pieces.append(text)
-        return [*events, TextDelta(text=text, message_id=message_id, parent_tool_use_id=parent)]
+        if self._kind == "text" and self._parent == parent and (not message_id or self._message_id == message_id):
+            self._pieces.append(text)
+            return [TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=parent)]
+        if not message_id:
+            self._nameless += 1
+            message_id = f"message-{self._nameless}"
+        return [
+            *self._begin("text", text, message_id, parent),
+            TextDelta(text=text, message_id=message_id, parent_tool_use_id=parent),
+        ]
 
     def thinking(self, text: str, *, parent: str | None = None) -> list[Event]:
-        events = self._switch("thinking", "", parent)
-        self._pieces.append(text)
-        return [*events, ThinkingDelta(text=text, parent_tool_use_id=parent)]
+        delta = ThinkingDelta(text=text, parent_tool_use_id=parent)
+        if self._kind == "thinking" and self._parent == parent:
+            self._pieces.append(text)
+            return [delta]
+        return [*self._begin("thinking", text, "", parent), delta]
 
     def whole(self) -> list[Event]:
         """What was being said is complete: something else happens now."""
@@ -39,14 +47,7 @@ class Pieces:
             return [Text(text=joined, message_id=message_id, parent_tool_use_id=parent)]
         return [Thinking(text=joined, parent_tool_use_id=parent)]
 
-    def _same_or_next(self, parent: str | None) -> str:
-        if (self._kind, self._parent) == ("text", parent):
-            return self._message_id
-        self._nameless += 1
-        return f"message-{self._nameless}"
-
-    def _switch(self, kind: str, message_id: str, parent: str | None) -> list[Event]:
-        before = (self._kind, self._message_id, self._parent)
-        events = self.whole() if before != (kind, message_id, parent) else []
-        self._kind, self._message_id, self._parent = kind, message_id, parent
+    def _begin(self, kind: str, text: str, message_id: str, parent: str | None) -> list[Event]:
+        events = self.whole()
+        self._kind, self._pieces, self._message_id, self._parent = kind, [text], message_id, parent
         return events

@@ -5,7 +5,7 @@ One protocol serves one connection, which may carry many sessions; every event s
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
 
@@ -72,12 +72,15 @@ from .responses import (
 from .updates import (
     UPDATES,
     AgentMessageChunk,
+    AgentThoughtChunk,
     AudioContent,
     ConversationUpdate,
     CurrentModeUpdate,
     EmbeddedResource,
     ImageContent,
+    KnownUpdate,
     SessionUpdate,
+    UserMessageChunk,
 )
 
 Question = TypeVar("Question", bound=AgentRequest)
@@ -103,6 +106,22 @@ _RESPONSE_DECODERS: dict[str, msgspec.json.Decoder[AgentResponse]] = {
 class _SessionUpdateParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
     update: msgspec.Raw
+
+
+class _PieceParams(msgspec.Struct, frozen=True, rename="camel"):
+    session_id: str
+    update: AgentMessageChunk | AgentThoughtChunk | UserMessageChunk
+
+
+class _PieceMessage(msgspec.Struct, frozen=True):
+    """A piece of what is said, the bulk of a stream: typed in one pass."""
+
+    method: Literal["session/update"]
+    params: _PieceParams
+    id: Any = msgspec.UNSET
+
+
+_PIECE = msgspec.json.Decoder(_PieceMessage)
 
 
 class _Withdrawal(msgspec.Struct, frozen=True, rename="camel"):
@@ -207,8 +226,15 @@ class AcpProtocol:
     def receive(self, message: bytes) -> list[Event]:
         events = self._withdrawn
         self._withdrawn = []
+        try:
+            piece = _PIECE.decode(message)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            piece = None
+        if piece is not None and piece.id is msgspec.UNSET:
+            events.append(self._updated(piece.params.session_id, piece.params.update))
+            return events
         match parse(strict(message)):
-            case Notification() as notification:  # first: the bulk of a stream
+            case Notification() as notification:
                 events += self._notified(message, notification)
             case UnknownMessage(why=why):
                 events.append(UnknownMessage(message, why))
@@ -254,11 +280,14 @@ class AcpProtocol:
         update = UPDATES.decode(bytes(params.update))
         if isinstance(update, UnknownMessage):
             return UnknownMessage(message, f"session/update: {update.why}")
+        return self._updated(params.session_id, update)
+
+    def _updated(self, session_id: str, update: KnownUpdate) -> SessionUpdate:
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        replayed = type(update) in _CONVERSATION and self._is_replay(params.session_id)
-        return SessionUpdate(params.session_id, update, replayed)
+        replayed = type(update) in _CONVERSATION and self._is_replay(session_id)
+        return SessionUpdate(session_id, update, replayed)
 
     def _is_replay(self, session_id: str) -> bool:
         if session_id in self._replaying:

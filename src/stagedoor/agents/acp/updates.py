@@ -78,8 +78,14 @@ BLOCKS: Shapes[KnownBlock] = Shapes(
 )
 
 
+_KNOWN: msgspec.json.Decoder[KnownBlock] = msgspec.json.Decoder(KnownBlock)
+
+
 def block(raw: msgspec.Raw) -> ContentBlock:
-    return BLOCKS.decode(bytes(raw))
+    try:
+        return _KNOWN.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BLOCKS.decode(bytes(raw))  # which repairs what can be repaired
 
 
 def text_of(raw: msgspec.Raw) -> str:
@@ -132,7 +138,9 @@ def tool_contents(raw: list[msgspec.Raw] | None) -> list[ToolCallContent]:
     return [TOOL_CONTENT.decode(bytes(content)) for content in raw or ()]
 
 
-class UserMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
+class UserMessageChunk(
+    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="user_message_chunk"
+):
     """What the user wrote: replayed with a stored conversation, or echoed."""
 
     content: msgspec.Raw
@@ -147,7 +155,9 @@ class UserMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
         return text_of(self.content)
 
 
-class AgentMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
+class AgentMessageChunk(
+    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="agent_message_chunk"
+):
     """A piece of the answer."""
 
     content: msgspec.Raw
@@ -163,7 +173,9 @@ class AgentMessageChunk(msgspec.Struct, frozen=True, rename="camel"):
         return text_of(self.content)
 
 
-class AgentThoughtChunk(msgspec.Struct, frozen=True, rename="camel"):
+class AgentThoughtChunk(
+    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="agent_thought_chunk"
+):
     """A piece of reasoning."""
 
     content: msgspec.Raw
