@@ -2,14 +2,16 @@
 
     python -m bench.real_runs [--runs 7] [claude codex gemini opencode]
 
-Clock time of the whole run, from its start to its end, the best of several that alternate: a busy machine only adds.
-``<`` marks what falls short. A CLI that is not installed is left out (``make clis``).
+The whole run, from its start to its end, the best of several that alternate (a busy machine only adds): by the clock,
+and as processor time of all processes, which a busy machine changes little. ``<`` marks what falls short. A CLI that
+is not installed is left out (``make clis``).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,52 +35,63 @@ RAW: dict[str, tuple[str, ...]] = {
 """How each is run without us: one prompt, its events as JSON."""
 
 
-class Runs(msgspec.Struct):
-    raw: list[float] = []
-    ours: list[float] = []
-    first: list[float] = []
-    """Until the first piece of the answer."""
+class Run(msgspec.Struct, frozen=True):
+    seconds: float
+    cpu: float
 
 
-def raw(program: str, arguments: tuple[str, ...], env: dict[str, str], cwd: Path) -> float:
-    begin = time.perf_counter()
+class Meter:
+    """From its making on: the clock, and the processor time of this process and of those that it has waited for."""
+
+    def __init__(self) -> None:
+        self._begin, self._cpu = time.perf_counter(), _cpu()
+
+    def read(self) -> Run:
+        return Run(time.perf_counter() - self._begin, _cpu() - self._cpu)
+
+
+def _cpu() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def raw(program: str, arguments: tuple[str, ...], env: dict[str, str], cwd: Path) -> Run:
+    meter = Meter()
     done = subprocess.run(
         [program, *arguments], env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if ANSWER not in done.stdout:
         raise SystemExit(f"{program} {' '.join(arguments)}: {done.stderr[-1000:] or done.stdout[-1000:]}")
-    return time.perf_counter() - begin
+    return meter.read()
 
 
-async def ours(agent: str, program: str, env: dict[str, str], cwd: Path) -> tuple[float, float]:
-    begin = time.perf_counter()
-    first, answer = 0.0, ""
+async def ours(agent: str, program: str, env: dict[str, str], cwd: Path) -> Run:
+    meter, answer = Meter(), ""
     async for event in stagedoor.run(
         agent, "go", cwd=str(cwd), executable=program, env=env, inherit_env=False, tier="autonomous"
     ):
         if isinstance(event, stagedoor.TextDelta | stagedoor.Text):
-            first = first or time.perf_counter() - begin
-            answer = getattr(event, "text", "")
+            answer += event.text
     if not answer:
         raise SystemExit(f"{agent}: no answer through stagedoor.run")
-    return time.perf_counter() - begin, first
+    return meter.read()
 
 
-def compare(agent: str, program: str, runs: int) -> Runs:
-    taken = Runs([], [], [])
-    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder, ScriptedModel([forever(say(ANSWER))]) as model:
+def compare(agent: str, program: str, runs: int) -> tuple[list[Run], list[Run]]:
+    outside: list[Run] = []
+    inside: list[Run] = []
+    with (
+        ScriptedModel([forever(say(ANSWER))]) as model,
+        tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder,
+    ):
         repo = Path(folder) / "repo"
         repo.mkdir()
         env = model.environment(agent, cwd=repo, home=Path(folder) / "home").env
         env["PATH"] = path_with_node(agent=agent)
-        for number in range(runs + 1):
-            outside = raw(program, RAW[agent], env, repo)
-            inside, first = asyncio.run(ours(agent, program, env, repo))
-            if number:  # the first of each is cold
-                taken.raw.append(outside)
-                taken.ours.append(inside)
-                taken.first.append(first)
-    return taken
+        for _ in range(runs + 1):
+            outside.append(raw(program, RAW[agent], env, repo))
+            inside.append(asyncio.run(ours(agent, program, env, repo)))
+    return outside[1:], inside[1:]  # the first of each is cold
 
 
 def main() -> int:
@@ -92,11 +105,12 @@ def main() -> int:
         if program is None:
             print(f"  {agent:9} is not installed: run `make clis`")
             continue
-        taken = compare(agent, str(program), options.runs)
-        ratio = min(taken.ours) / min(taken.raw)
+        outside, inside = compare(agent, str(program), options.runs)
+        theirs, mine = min(run.seconds for run in outside), min(run.seconds for run in inside)
+        cpu = min(run.cpu for run in inside) / min(run.cpu for run in outside)
         print(
-            f"  {agent:9} raw {min(taken.raw):5.2f}   stagedoor.run {min(taken.ours):5.2f}   {ratio:4.2f} ×"
-            f"   (first piece after {min(taken.first):.2f})   bound {BOUND}{' <' if ratio > BOUND else ''}"
+            f"  {agent:9} raw {theirs:5.2f}   ours {mine:5.2f}   {mine / theirs:4.2f} ×"
+            f"{'' if mine / theirs <= BOUND else f'   bound {BOUND} <'}   processor time {cpu:4.2f} ×"
         )
     return 0
 
