@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stagedoor.server.bundle import bundle
+from stagedoor.server.bundle import bundle, squeezed
 from stagedoor.server.page import BUNDLE, accepts_gzip, files, page_file
 
 TEXT = ("/", "/sw.js", "/static/app.js", BUNDLE, "/static/style/frame.css", "/static/manifest.webmanifest")
@@ -77,8 +77,8 @@ def modules() -> list[str]:
 def test_the_bundle_holds_every_module_once() -> None:
     served = page_file(BUNDLE).plain.body.decode()
     for path in modules():
-        lines = [line.strip() for line in page_file(path).plain.body.decode().split("\n")]
-        own = [line for line in lines if line and not line.startswith(("import", "export", "}"))]
+        lines = [line for line in page_file(path).plain.body.decode().split("\n") if line.strip()]
+        own = [squeezed(line) for line in lines if not line.strip().startswith(("import", "export", "}"))]
         assert f"{own[len(own) // 2]}\n" in served, path
     assert served.count("=(()=>{\n") == len(modules())
     assert not [line for line in served.split("\n") if line.startswith(("import ", "export "))]

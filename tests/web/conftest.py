@@ -121,8 +121,17 @@ def agents() -> dict[str, AgentSettings]:
 
 
 @pytest.fixture(scope="module")
+def more_settings() -> dict[str, Any]:
+    """Of the server; a module may override it."""
+    return {}
+
+
+@pytest.fixture(scope="module")
 def stage(
-    browser: object, tmp_path_factory: pytest.TempPathFactory, agents: dict[str, AgentSettings]
+    browser: object,
+    tmp_path_factory: pytest.TempPathFactory,
+    agents: dict[str, AgentSettings],
+    more_settings: dict[str, Any],
 ) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("stage")
     root = folder / "work"
@@ -133,6 +142,7 @@ def stage(
         roots=(str(root),),
         default_agent="understudy",
         agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")}), **agents},
+        **more_settings,
     )
     running: list[Stage] = []
     faults: list[BaseException] = []

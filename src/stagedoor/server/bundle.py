@@ -2,7 +2,7 @@
 
 The modules are written so that this is simple (``tests/server/test_page.py`` holds them to it): imports at the top,
 exports by name, no circles, no text in backquotes that goes over lines. Each becomes a function that is called once, in
-the order of what it needs; the indentation is left out.
+the order of what it needs; indentation, spaces that mean nothing and comments are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from collections.abc import Callable
 _IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"([^"]+)";$\n?', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 
+_SPACES = re.compile(r" *([{}()\[\],;:=<>?&|!*]) *")
+"""Not + and -: two of them in a row would be another sign."""
+_BEFORE_PATTERN = re.compile(r"(?:^|[({\[,;:=&|?!]|=>|\breturn) *$")
+
 
 def bundle(entry: str, read: Callable[[str], str]) -> str:
     """``entry`` and everything that it imports; ``read`` gives the source at a path.
@@ -21,7 +25,7 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
     >>> sources = {"/a.js": 'import { b as c } from "./b.js";\\nc();', "/b.js": "export const b = () => 1;"}
     >>> print(bundle("/a.js", sources.__getitem__))
     const m0=(()=>{
-    const b = () => 1;
+    const b=()=>1;
     return{b}})();
     const m1=(()=>{
     const{b:c}=m0;
@@ -46,7 +50,7 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
         taken = [f"const{{{_renamed(names)}}}={module};" for names, module in needed if names]
         body = _IMPORT.sub("", source)
         exported = ",".join(_EXPORT.findall(body))
-        lines = [line.strip() for line in [*taken, *_EXPORT.sub("", body).split("\n")] if line.strip()]
+        lines = [line for line in map(squeezed, [*taken, *_EXPORT.sub("", body).split("\n")]) if line]
         modules[path] = f"m{len(written)}"
         written.append("\n".join([f"const {modules[path]}=(()=>{{", *lines, f"return{{{exported}}}}})();"]))
         return modules[path]
@@ -54,6 +58,70 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
     written: list[str] = []
     add(posixpath.normpath(entry))
     return "\n".join(written)
+
+
+def squeezed(line: str) -> str:
+    """Without the spaces beside signs and without a comment at its end; texts and patterns stay as they are.
+
+    >>> squeezed('  if (a === "x = y" && /[/ ]/.test(b)) return `${c ? ` d ` : 1} e`; // why')
+    'if(a==="x = y"&&/[/ ]/.test(b))return `${c ? ` d ` : 1} e`;'
+    """
+    pieces: list[str] = []
+    code, at = "", 0
+    while at < len(line):
+        letter = line[at]
+        begins = letter == "/" and _BEFORE_PATTERN.search(code or (pieces[-1] if pieces else ""))
+        end = at + 1
+        if line.startswith("//", at):
+            break
+        if letter in "\"'":
+            end = _text_end(line, at)
+        elif letter == "`":
+            end = _template_end(line, at)
+        elif begins:
+            end = _pattern_end(line, at)
+        else:
+            code += letter
+            at = end
+            continue
+        pieces += [code, line[at:end]]
+        code, at = "", end
+    pieces.append(code)
+    squeezed_pieces = [_SPACES.sub(r"\1", piece) if number % 2 == 0 else piece for number, piece in enumerate(pieces)]
+    return "".join(squeezed_pieces).strip()
+
+
+def _text_end(line: str, at: int) -> int:
+    end = at + 1
+    while line[end] != line[at]:
+        end += 2 if line[end] == "\\" else 1
+    return end + 1
+
+
+def _pattern_end(line: str, at: int) -> int:
+    end, inside = at + 1, False
+    while line[end] != "/" or inside:
+        inside = line[end] == "[" or (inside and line[end] != "]")
+        end += 2 if line[end] == "\\" else 1
+    return end + 1
+
+
+def _template_end(line: str, at: int) -> int:
+    end = at + 1
+    while line[end] != "`":
+        if line.startswith("${", end):
+            depth, end = 1, end + 2
+            while depth:
+                if line[end] in "\"'":
+                    end = _text_end(line, end)
+                elif line[end] == "`":
+                    end = _template_end(line, end)
+                else:
+                    depth += {"{": 1, "}": -1}.get(line[end], 0)
+                    end += 1
+        else:
+            end += 2 if line[end] == "\\" else 1
+    return end + 1
 
 
 def _renamed(names: str) -> str:

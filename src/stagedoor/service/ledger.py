@@ -18,6 +18,7 @@ from stagedoor.transports.tasks import TaskOwner
 from .config.keys import KEYS
 from .config.settings import Settings
 from .journal import Journal
+from .notify.receivers import push_row
 from .store import ConfigChange, Remember, Store
 from .views import By, Device, IdempotentReply, UsageSum
 
@@ -102,15 +103,21 @@ class AuditRows:
 class DeviceRows:
     """``service.devices``: those that were ever paired."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, revoked: Callable[[str], None]) -> None:
         self._store = store
+        self._revoked = revoked
+        """Called with the id of a device that is not to be told anything any more."""
 
     async def list(self) -> list[Device]:
         return await self._store.devices()
 
     async def save(self, device: Device) -> None:
         """With what it has chosen, unless it is revoked: nobody needs that any more."""
-        await self._store.write(device, *([] if device.revoked_at is None else [Remember(_chosen(device.id), None)]))
+        if device.revoked_at is None:
+            await self._store.write(device)
+            return
+        self._revoked(device.id)
+        await self._store.write(device, Remember(_chosen(device.id), None), Remember(push_row(device.id), None))
 
     async def choices(self, device_id: str) -> bytes | None:
         """What a device has chosen at a door, as that door stored it."""

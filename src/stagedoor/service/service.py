@@ -20,6 +20,7 @@ from .identity import fresh_id
 from .journal import Bell, Hub, Journal, LocalHub, Upkeep
 from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
 from .notify.delivery import Notifications
+from .notify.receivers import Receivers
 from .opening import Opening
 from .questions import Questions
 from .running import RunningSessions
@@ -97,10 +98,11 @@ class Service:
         self.stored = Past(journal, settings, now=now, new_id=new_id)
         self.usage = UsageLedger(self._store)
         self.audit = AuditRows(self._store, opening.audit.path)
-        self.devices = DeviceRows(self._store)
         self.replies = ReplyRows(self._store)
         self.notifications = Notifications(settings, running.counts, now=now)
-        running.announce = self.notifications.announce if self.notifications.targets else None
+        self.receivers = Receivers(self._store, settings, self.home, self.notifications)
+        self.devices = DeviceRows(self._store, self.receivers.forget)
+        running.announce = self.notifications.announce
 
     async def __aenter__(self) -> Service:
         await self.start()
@@ -114,6 +116,7 @@ class Service:
         self.notifications.start()
         try:
             await self._journal.hub.open()
+            await self.receivers.load()
             await self._changes.note(self.settings, self.policy_file)
             await self._running.recover()
         except BaseException:
@@ -129,6 +132,7 @@ class Service:
         await self._changes.finish()
         await self.notifications.stop()
         await self._journal.hub.close()
+        await self.receivers.close()
         await self._store.close()
 
     def counters(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ import "./parts/compare-view.js";
 import "./parts/history-view.js";
 import "./parts/inbox-view.js";
 import "./parts/new-session.js";
+import { renew } from "./parts/notify.js";
 import "./parts/overview-view.js";
 import "./parts/pair-view.js";
 import { showKeys, showPalette } from "./parts/palette.js";
@@ -95,7 +96,8 @@ function questionsChanged() {
     const { target, nativeName } = question.request;
     const words = `${question.agent} asks: ${firstLine(target || nativeName, 120)}`;
     announce(words);
-    if (document.hidden && globalThis.Notification?.permission === "granted") notify(words, question);
+    const isMissed = document.hidden && !store.pushed;
+    if (isMissed && globalThis.Notification?.permission === "granted") notify(words, question);
   }
   store.newQuestions = [];
 }
@@ -210,6 +212,7 @@ async function start() {
     }
     return;
   }
+  renew().catch(() => {});
   // The user may have opened a view while this was loading: it, and what was typed, stays.
   if (main.dataset.shows !== (location.hash || "#/")) route();
 }

@@ -1,4 +1,5 @@
-// Stores the page's own files for the time without a connection. Answers of the API are never stored.
+// Stores the page's own files for the time without a connection (answers of the API are never stored), and shows what
+// the server has to tell while the page is closed.
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const CACHE = "stagedoor-2";
@@ -56,6 +57,32 @@ async function load(request) {
 async function store(request, response) {
   const cache = await caches.open(CACHE);
   await cache.put(request, response);
+}
+
+const TITLES = { question: "Needs approval", done: "Done", failed: "Failed", test: "Test" };
+
+worker.addEventListener("push", (event) => event.waitUntil(showPush(event.data?.json() ?? {})));
+
+/** @param {{ kind: keyof TITLES, session?: string, title?: string, text?: string }} message */
+function showPush({ kind, session = "", title, text }) {
+  const body = [title, text].filter(Boolean).join("\n") || "Stagedoor";
+  const data = session ? `#/s/${encodeURIComponent(session)}` : "#/";
+  const options = { body, tag: session || kind, renotify: true, icon: "/static/icons/any-192.png", data };
+  return worker.registration.showNotification(TITLES[kind] ?? "Stagedoor", options);
+}
+
+// The push service has given this browser another address.
+worker.addEventListener("pushsubscriptionchange", (event) =>
+  /** @type {ExtendableEvent} */ (event).waitUntil(subscribeAgain()),
+);
+
+async function subscribeAgain() {
+  const { publicKey, subscribed, events, content } = await (await fetch("/api/push")).json();
+  if (!subscribed) return;
+  const options = { userVisibleOnly: true, applicationServerKey: publicKey };
+  const subscription = await worker.registration.pushManager.subscribe(options);
+  const body = JSON.stringify({ ...subscription.toJSON(), events, content });
+  await fetch("/api/push", { method: "POST", headers: { "content-type": "application/json" }, body });
 }
 
 // A tap on a notification opens its session.

@@ -22,7 +22,7 @@ from ..access.auth import caller_of
 from ..access.devices import demand
 from ..problems import MEDIA_TYPE, RefusedRequest, problem, problem_response
 from ..reading import as_type, read_body, read_query
-from . import git, permissions, rendering, server, sessions, workspaces
+from . import git, notifying, permissions, rendering, server, sessions, workspaces
 from .event_pages import EventPages
 from .idempotency import HEADER, IdempotencyKeys, RestReply, checked_key, fingerprint
 from .openapi import OTHER_DOORS, openapi_route
@@ -36,6 +36,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *workspaces.OPERATIONS,
     *git.OPERATIONS,
     *server.OPERATIONS,
+    *notifying.OPERATIONS,
     *rendering.OPERATIONS,
     *OTHER_DOORS,
 )

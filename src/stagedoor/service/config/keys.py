@@ -261,6 +261,19 @@ KEYS: tuple[Key, ...] = (
         secret=True,
     ),
     Key(
+        path="notify.push_contact",
+        kind="text",
+        about="`mailto:YOU` or an https address: whom a push service may write to when something is wrong",
+        setting="push_contact",
+    ),
+    Key(
+        path="notify.push_hosts",
+        kind="texts",
+        about="push services of your own (`NAME` or `NAME:PORT`) that are in your network or have no TLS; "
+        "browsers' push messages go nowhere else than to https addresses of the internet",
+        setting="push_hosts",
+    ),
+    Key(
         path="notify.events",
         kind="texts",
         about="what is told",
@@ -409,6 +422,7 @@ _EXAMPLES: dict[str, str] = {
     "hooks.beforeToolCall": "./approve-tool.sh", "hooks.afterToolCall": "./log-tool.sh",
     "notify.webhooks": "[https://example.org/hook]", "notify.webhook_secret": f"whsec_{'A' * 32}",
     "notify.ntfy": "[https://ntfy.sh/a-name-nobody-guesses]", "notify.ntfy_token": "tk_something",
+    "notify.push_contact": "mailto:you@example.org", "notify.push_hosts": "[push.example.org]",
     "hooks.onEvent": "{turn_completed: ./notify.sh}",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
     "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",

@@ -103,6 +103,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ntfy: tuple[str, ...] = ()
     """Topics of ntfy servers that are told the same."""
     ntfy_token: str = ""
+    push_contact: str = ""
+    """Whom push services may write to (``mailto:`` or ``https:``); empty: where the page is."""
+    push_hosts: tuple[str, ...] = ()
+    """Push services of one's own: in this network, or without TLS."""
     notify_on: tuple[str, ...] = ("question", "done", "failed")
     notify_content: bool = False
     """Whether titles, commands and results go out with it."""

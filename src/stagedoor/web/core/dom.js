@@ -1,5 +1,7 @@
 // Elements are made, never parsed: whatever an agent prints stays text.
 
+import { messageOf } from "./api.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = ["value", "checked", "disabled", "hidden", "open"];
 
@@ -96,16 +98,27 @@ export function svg(tag, attributes = {}) {
 }
 
 /**
+ * What goes wrong when it is pressed is told.
  * @param {string} label
- * @param {(event: Event) => unknown} onclick
+ * @param {(event: Event) => unknown} press
  * @param {Page.ButtonOptions} [options]
  */
-export function button(label, onclick, { kind = "", glyph = "", title = "", ...rest } = {}) {
+export function button(label, press, { kind = "", glyph = "", title = "", ...rest } = {}) {
+  const onclick = (/** @type {Event} */ event) => tried(() => press(event));
   /** @type {Page.Attributes} */
   const attributes = { class: `button ${kind}`, type: "button", onclick, ...rest };
   if (!label) attributes["aria-label"] = title;
   if (title) attributes.title = title;
   return h("button", attributes, glyph ? icon(glyph) : null, label ? h("span", {}, label) : null);
+}
+
+/** @param {() => unknown} work */
+export async function tried(work) {
+  try {
+    await work();
+  } catch (fault) {
+    toast(messageOf(fault), "error");
+  }
 }
 
 /** @param {() => string} text what is copied */

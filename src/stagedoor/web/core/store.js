@@ -24,6 +24,7 @@ export class Store extends EventTarget {
     this.agents = null;
     /** @type {{ name: string, scopes: string[] } | null} */
     this.me = null;
+    this.pushed = false; // whether the push service tells this device
     this.online = false;
     this.loaded = false;
     this.total = 0;

@@ -166,6 +166,24 @@ declare namespace Page {
     seenAt: number | null;
     current: boolean;
   }
+  interface Delivery {
+    at: number;
+    problem: string;
+  }
+  interface Push {
+    publicKey: string;
+    subscribed: boolean;
+    events: string[];
+    content: boolean;
+    last: Delivery | null;
+  }
+  interface Receiver {
+    id: string;
+    kind: "webhook" | "ntfy" | "push";
+    origin: "config" | "page" | "device";
+    name: string;
+    last: Delivery | null;
+  }
   interface UsageRow {
     key: string;
     usage: Unified.Usage;

@@ -1,8 +1,9 @@
 // Everything that waits for an answer, across sessions.
 
-import { bar, button, empty, h, replace, skeleton, toast } from "../core/dom.js";
+import { bar, empty, h, replace, skeleton } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { firstLine } from "../core/text.js";
+import { notifyButton } from "./notify.js";
 import { questionCard } from "./question-card.js";
 
 class InboxView extends HTMLElement {
@@ -12,7 +13,7 @@ class InboxView extends HTMLElement {
   list = h("div", { class: "page inbox" });
 
   connectedCallback() {
-    replace(this, bar("Waiting for you", notifyButton()), this.list);
+    replace(this, bar("Needs approval", notifyButton()), this.list);
     store.listen("questions", () => this.draw(), { signal: this.leave.signal });
     this.draw();
   }
@@ -46,19 +47,6 @@ class InboxView extends HTMLElement {
       this.list.append(card);
     }
   }
-}
-
-// The browser's permission is requested only by somebody who wants it.
-function notifyButton() {
-  if (globalThis.Notification?.permission !== "default") return null;
-  const request = async () => {
-    const permission = await Notification.requestPermission();
-    const granted = permission === "granted";
-    toast(granted ? "You will be notified when an agent asks" : "The browser does not allow notifications");
-    ask.remove();
-  };
-  const ask = button("Notify me", request, { kind: "plain", title: "Show a notification when an agent asks" });
-  return ask;
 }
 
 customElements.define("inbox-view", InboxView);

@@ -1,9 +1,10 @@
 // Usage, the agents' health, the paired devices, the policy, and what was decided.
 
 import { call, get, messageOf, post, query } from "../core/api.js";
-import { bar, button, h, icon, replace, skeleton, svg, toast } from "../core/dom.js";
+import { bar, button, h, icon, replace, skeleton, svg } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { ago, firstLine, lastPart, money, number, plain } from "../core/text.js";
+import { fillNotifications } from "./notify.js";
 
 const DAYS = 14;
 const DAY = 86400000;
@@ -22,6 +23,7 @@ const CARDS = [
   ["Usage", fillUsage],
   ["Agents", fillAgents],
   ["Devices", fillDevices],
+  ["Notifications", fillNotifications],
   ["Policy", fillPolicy],
   ["Decisions", fillAudit],
 ];
@@ -216,20 +218,16 @@ function deviceRow({ id, name, scopes, seenAt, current }, again) {
  * @param {string} scope
  */
 async function pair(place, scope) {
-  try {
-    /** @type {{ code: string, qr: string, fingerprint: string }} */
-    const { code, qr, fingerprint } = await post("/api/pairing", { scope });
-    const src = `data:image/svg+xml;base64,${btoa(qr)}`;
-    const picture = qr && h("img", { alt: "QR code to pair a device", class: "qr", src });
-    const local = "Phones cannot reach this server. Start it with: stagedoor serve --lan";
-    const intro = h("p", {}, qr ? "Scan it with the phone, or enter the code " : local);
-    const hint = quiet("It can be used once, within five minutes.");
-    const digest = fingerprint && quiet(`Certificate: SHA-256 ${fingerprint.replace(/..(?=.)/g, "$&:").toUpperCase()}`);
-    replace(place, h("div", { class: "pairing" }, picture, intro, h("p", { class: "code-big" }, code), hint, digest));
-    place.scrollIntoView({ block: "nearest" });
-  } catch (fault) {
-    toast(messageOf(fault), "error");
-  }
+  /** @type {{ code: string, qr: string, fingerprint: string }} */
+  const { code, qr, fingerprint } = await post("/api/pairing", { scope });
+  const src = `data:image/svg+xml;base64,${btoa(qr)}`;
+  const picture = qr && h("img", { alt: "QR code to pair a device", class: "qr", src });
+  const local = "Phones cannot reach this server. Start it with: stagedoor serve --lan";
+  const intro = h("p", {}, qr ? "Scan it with the phone, or enter the code " : local);
+  const hint = quiet("It can be used once, within five minutes.");
+  const digest = fingerprint && quiet(`Certificate: SHA-256 ${fingerprint.replace(/..(?=.)/g, "$&:").toUpperCase()}`);
+  replace(place, h("div", { class: "pairing" }, picture, intro, h("p", { class: "code-big" }, code), hint, digest));
+  place.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {HTMLElement} body */
