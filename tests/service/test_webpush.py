@@ -22,7 +22,7 @@ from stagedoor.errors import BadRequest, ConnectionLost, NotAllowed, SessionNotF
 from stagedoor.service.config.load import parse
 from stagedoor.service.notify.delivery import Patience, TargetQueue
 from stagedoor.service.notify.notices import NoticeContent, OutgoingNotice, PushTarget
-from stagedoor.service.notify.receivers import SubscriptionBody, PushKeys, ReceiverBody, push_row
+from stagedoor.service.notify.receivers import PushKeys, ReceiverBody, SubscriptionBody, push_row
 from stagedoor.service.notify.webpush import (
     LONGEST_MESSAGE,
     base64_of,

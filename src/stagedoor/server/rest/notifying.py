@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stagedoor.service.notify.delivery import LastDelivery
-from stagedoor.service.notify.receivers import SubscriptionBody, PushState, ReceiverBody, ReceiverView
+from stagedoor.service.notify.receivers import PushState, ReceiverBody, ReceiverView, SubscriptionBody
 
 from .operations import Operation, RestCall
 
@@ -53,8 +53,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="subscribePush", method="POST", path="/api/push", tag="notifications", scope="watch", verb=subscribe,
-        summary="Tell this device by Web Push, also while its page is closed", bodies=(SubscriptionBody,), answer=PushState,
-        keyed=False,
+        summary="Tell this device by Web Push, also while its page is closed", bodies=(SubscriptionBody,),
+        answer=PushState, keyed=False,
     ),
     Operation(
         name="unsubscribePush", method="DELETE", path="/api/push", tag="notifications", scope="watch", status=204,
