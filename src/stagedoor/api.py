@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,7 +21,7 @@ from .register import Register, resumed
 from .session import Session
 from .trust.project import standing_of
 from .unified.events import Done, Event, Status, Text, TurnCompleted, Usage
-from .unified.options import OpenOptions, Options, check_options, without_modes
+from .unified.options import HostedOptions, OpenOptions, Options, check_options, without_modes
 
 LAST = "last"
 """``resume="last"``: the agent's newest session in this folder."""
@@ -57,12 +57,20 @@ def open(agent: str | AcpAgent, **options: Unpack[OpenOptions]) -> Session:
 
 
 def conversation(
-    agent: str | AcpAgent, options: Mapping[str, Any], *, attended: bool = False, session_id: str | None = None
+    agent: str | AcpAgent,
+    options: Mapping[str, Any],
+    *,
+    attended: bool = False,
+    session_id: str | None = None,
+    host: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]] | None = None,
 ) -> Session:
-    """``open`` for those who answer questions from outside (``attended``) or give the session its id."""
+    """``open`` for those who answer questions from outside (``attended``), give the session its id, or have an editor
+    that files and terminals could be used of (``host``)."""
     entry = catalog.agent(agent)
     requested = _requested(options, entry)
     effective = _with_policy(_with_protected_files(requested))
+    if host is not None:
+        effective = HostedOptions(**{name: getattr(effective, name) for name in Options.__struct_fields__}, host=host)
     driver = catalog.driver(entry, effective)
     ruled = requested.policy is not None or bool(requested.before_tool_call)
     if ruled and driver.capabilities.permissions == "none":

@@ -43,12 +43,15 @@ def main(argv: list[str]) -> int:
     if flags.local:
         return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
     address = flags.own_address()
+    here = "true" if flags.server in (None, "local") else ""
     if address is not None:
-        return run_on_streams(lambda lines: _forward(address, lines, {"agent": arguments.agent}), flags.settings)
+        return run_on_streams(
+            lambda lines: _forward(address, lines, {"agent": arguments.agent, "here": here}), flags.settings
+        )
     from .shared_server import shared_server
 
     with shared_server(flags.home, flags.of_shared_server()) as shared:
-        query = {"agent": arguments.agent, "alone": "true"}
+        query = {"agent": arguments.agent, "alone": "true", "here": "true"}
         return run_on_streams(lambda lines: _forward(shared, lines, query), flags.settings)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from stagedoor import catalog
+from stagedoor.agents.acp.config import Host
 from stagedoor.api import conversation
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, PolicyError, SessionNotFound
 from stagedoor.permissions.audit import FILE_NAME, audit_log
@@ -44,6 +46,8 @@ class Opening:
         self.trust = Trust(settings, home)
         self.policy_file = Path(settings.policy).expanduser() if settings.policy else home / "policy.yaml"
         self.policy = CurrentPolicy(self.policy_file) if settings.policy else None
+        self.hosts: dict[str, Host] = {}
+        """Of each session that an editor drives: what that editor does for the agent."""
 
     def agent_settings(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
@@ -102,9 +106,16 @@ class Opening:
         if resume is not None:
             options |= {"resume": resume, "fork": fork}
         try:
-            return conversation(view.agent, options, attended=True, session_id=view.id)
+            return conversation(
+                view.agent, options, attended=True, session_id=view.id, host=partial(self._in_editor, view.id)
+            )
         except (NotSupported, NotAllowed, SessionNotFound, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
+
+    async def _in_editor(self, session_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What an agent wants its client to do, done by the editor that drives the session, if one does and can."""
+        host = self.hosts.get(session_id)
+        return None if host is None else await host(method, params)
 
     def permit(self, view: SessionView, changed: SessionView) -> None:
         """A person lets a session go on with other permissions, also wider ones, which resuming alone never gives it.

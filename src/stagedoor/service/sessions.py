@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stagedoor.agents.acp.config import Host
 from stagedoor.errors import (
     AgentRefused,
     BadRequest,
@@ -145,6 +146,18 @@ class Sessions:
     def bell(self) -> Bell:
         """Rings whenever anything about any session changes."""
         return self._journal.hub.bell(SESSIONS)
+
+    def lend(self, session_id: str, host: Host) -> Callable[[], None]:
+        """An editor drives this session: agents that leave files and commands to their client use that editor's, until
+        what is returned is called, or another editor drives it."""
+        hosts = self._opening.hosts
+        hosts[session_id] = host
+
+        def take_back() -> None:
+            if hosts.get(session_id) is host:
+                del hosts[session_id]
+
+        return take_back
 
     # -- what changes it
 

@@ -160,6 +160,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Add the native message to each event, as `event.native`; `lines`: once each, and not for pieces of text."""
 
 
+class HostedOptions(Options, frozen=True, kw_only=True):
+    """Of a session that is driven by an editor, for agents that leave files and commands to their client."""
+
+    host: Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+    """Carries out a method of the Agent Client Protocol in the editor; ``None``: it cannot, and we do it."""
+
+
 class OpenOptions(TypedDict, total=False):
     """What ``run``, ``open`` and their relatives take as keyword arguments: the fields of ``Options``, as callers may
     write them."""

@@ -203,6 +203,13 @@ class ExampleAgent:
         await self.client.release_terminal(**params)
         await self.say(session_id, f"{ended.exit_code} {output.output}")
 
+    async def do_shell(self, session_id: str, command: str) -> None:
+        """The same for one that may be refused."""
+        try:
+            await self.do_terminal(session_id, command)
+        except acp.RequestError as error:
+            await self.say(session_id, f"error {error.code}")
+
     async def do_hold(self, session_id: str, command: str) -> str:
         """Starts a terminal and leaves it running."""
         await self.client.create_terminal(command="/bin/sh", args=["-c", command], session_id=session_id)

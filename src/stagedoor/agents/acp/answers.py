@@ -6,6 +6,7 @@ Each question has its own task, so that none waits for another.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from stagedoor.wire.permission import PermissionBehavior
 from .commands import AnswerElicitation, AnswerPermissionRequest, AnswerRequest, Command, RefuseRequest
 from .config import AcpProfile, AcpSessionConfig, AnsweredQuestion, ServedRequest
 from .events import FileServed, TerminalServed
+from .hosted import HostedTerminal, HostRefused, read_hosted, write_hosted
 from .requests import (
     AgentRequest,
     CreateElicitation,
@@ -179,26 +181,35 @@ class AcpAnswers:
             case ReadTextFile(path=path, line=line, limit=limit):
                 place = await asyncio.to_thread(self._files.locate, path)
                 await self._authorize(replace(question, path=str(place)))
-                return {"content": await asyncio.to_thread(self._files.read, place, line, limit)}
+                text = await read_hosted(self._config.host, str(place), line, limit)
+                return {
+                    "content": await asyncio.to_thread(self._files.read, place, line, limit) if text is None else text
+                }
             case WriteTextFile(path=path, content=content):
                 place = await asyncio.to_thread(self._files.locate, path)
                 await self._authorize(replace(question, path=str(place)))
                 if refusal := await self._refusal(question):
                     raise PermissionError(refusal)
-                await asyncio.to_thread(self._files.write, place, content)
+                await asyncio.to_thread(self._files.check, place)
+                if not await write_hosted(self._config.host, str(place), content):
+                    await asyncio.to_thread(self._files.write, place, content)
                 return {}
             case CreateTerminal(cwd=cwd):
                 folder = str(self._files.locate(cwd, everywhere=False)) if cwd else self._cwd
                 await self._authorize(question)
-                terminal_id, terminal = await self._terminals.create(question, folder, self._base_env)
+                terminal: Terminal | HostedTerminal | None
+                terminal = await HostedTerminal.start(self._config.host, argv_of(question), question, folder)
+                if terminal is None:
+                    terminal = await Terminal.start(question, folder, self._base_env)
+                terminal_id = self._terminals.add(terminal)
                 self._tasks.start(self._watch(question, terminal_id, terminal))
                 return {"terminalId": terminal_id}
             case TerminalOutput(terminal_id=terminal_id):
-                return self._terminals[terminal_id].output()
+                return await self._terminals[terminal_id].output()
             case WaitForTerminalExit(terminal_id=terminal_id):
                 return await self._terminals[terminal_id].exit_status()
             case KillTerminal(terminal_id=terminal_id):
-                self._terminals[terminal_id].kill()
+                await self._terminals[terminal_id].kill()
                 return {}
             case ReleaseTerminal(terminal_id=terminal_id):
                 await self._terminals.release(terminal_id)
@@ -222,12 +233,16 @@ class AcpAnswers:
         if refusal != "":
             raise NotServed(refusal or "not allowed")
 
-    async def _watch(self, question: CreateTerminal, terminal_id: str, terminal: Terminal) -> None:
+    async def _watch(self, question: CreateTerminal, terminal_id: str, terminal: Terminal | HostedTerminal) -> None:
         """Report a command's end before the agent can know of it."""
-        code = await terminal.process.wait()
-        output = terminal.output()["output"]
-        self.report(TerminalServed(question, terminal_id, output, code))
-        terminal.ended.set()
+        try:
+            code = await terminal.wait()
+            output = (await terminal.output())["output"]
+            self.report(TerminalServed(question, terminal_id, output, code))
+        except HostRefused as fault:
+            self.report(TerminalServed(question, terminal_id, str(fault), LOST))
+        finally:
+            terminal.ended.set()
 
 
 class NotServed(Exception):
@@ -235,6 +250,8 @@ class NotServed(Exception):
 
 
 OUTPUT_LIMIT = 2**20
+LOST = 1
+"""The exit code of a command whose end nobody can tell."""
 TO_A_FILE = 'exec "$@" >"$0" 2>&1'
 
 
@@ -254,11 +271,8 @@ class Terminal:
 
     @classmethod
     async def start(cls, request: CreateTerminal, cwd: str, base_env: Mapping[str, str] | None) -> Terminal:
-        argv = ("/bin/sh", "-c", TO_A_FILE, f"{SCRATCH}/output", request.command, *(request.args or ()))
-        if not request.args and any(blank in request.command for blank in " \t|&;<>$`"):
-            argv = ("/bin/sh", "-c", TO_A_FILE, f"{SCRATCH}/output", "/bin/sh", "-c", request.command)
         launch = Launch(
-            argv=argv,
+            argv=("/bin/sh", "-c", TO_A_FILE, f"{SCRATCH}/output", *argv_of(request)),
             cwd=cwd,
             env={variable.name: variable.value for variable in request.env or ()},
             stdin="null",
@@ -268,9 +282,12 @@ class Terminal:
         limit = OUTPUT_LIMIT if request.output_byte_limit is None else max(0, request.output_byte_limit)
         return cls(await ChildProcess.start(launch, base_env=base_env), limit)
 
-    def output(self) -> dict[str, Any]:
+    async def wait(self) -> int:
+        return await self.process.wait()
+
+    async def output(self) -> dict[str, Any]:
         """As ``terminal/output`` answers: the end of the output is kept, cut at a character."""
-        whole = self._output.read_bytes()
+        whole = await asyncio.to_thread(self._output.read_bytes)
         end = whole[len(whole) - self._limit :] if len(whole) > self._limit else whole
         while len(end) < len(whole) and end and end[0] & 0xC0 == 0x80:
             end = end[1:]
@@ -284,7 +301,7 @@ class Terminal:
         await self.ended.wait()
         return _status(code)
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         self.process.signal(signal.SIGKILL, group=True)
 
     async def release(self) -> None:
@@ -294,27 +311,31 @@ class Terminal:
         self.process.abandon()
 
 
+def argv_of(request: CreateTerminal) -> list[str]:
+    """The command in words. One that is a script in a single word is one for a shell."""
+    if not request.args and any(blank in request.command for blank in " \t|&;<>$`"):
+        return ["/bin/sh", "-c", request.command]
+    return [request.command, *(request.args or ())]
+
+
 class Terminals:
     """The terminals of one session."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Terminal] = {}
+        self._open: dict[str, Terminal | HostedTerminal] = {}
         self._count = 0
 
-    def __getitem__(self, terminal_id: str) -> Terminal:
+    def __getitem__(self, terminal_id: str) -> Terminal | HostedTerminal:
         try:
             return self._open[terminal_id]
         except KeyError:
             raise UnknownTerminal(f"terminal {terminal_id!r} not found") from None
 
-    async def create(
-        self, request: CreateTerminal, cwd: str, base_env: Mapping[str, str] | None
-    ) -> tuple[str, Terminal]:
-        terminal = await Terminal.start(request, cwd, base_env)
+    def add(self, terminal: Terminal | HostedTerminal) -> str:
         self._count += 1
         terminal_id = f"terminal-{self._count}"
         self._open[terminal_id] = terminal
-        return terminal_id, terminal
+        return terminal_id
 
     async def release(self, terminal_id: str) -> None:
         terminal = self[terminal_id]
@@ -323,7 +344,8 @@ class Terminals:
 
     async def release_all(self) -> None:
         while self._open:
-            await self._open.popitem()[1].release()
+            with contextlib.suppress(HostRefused):
+                await self._open.popitem()[1].release()
 
     def abandon(self) -> None:
         while self._open:
@@ -371,8 +393,11 @@ class ServedFiles:
         lines = text.splitlines(keepends=True)
         return "".join(lines[first:] if limit is None else lines[first : first + limit])
 
-    def write(self, place: Path, content: str) -> None:
+    def check(self, place: Path) -> None:
         if place.resolve() != place:  # a link was put there while it was decided
             raise OutsideWorkspace(f"{place} is no longer the file that was asked about")
+
+    def write(self, place: Path, content: str) -> None:
+        self.check(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content.encode("utf-8", "replace"))

@@ -77,6 +77,11 @@ Authorize: TypeAlias = Callable[[ServedRequest], Awaitable[str]]
 """Returns why this is not served; empty when it may be. Paths are real ones: links are followed."""
 
 
+Host: TypeAlias = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+"""Carries out a method of the protocol (``fs/write_text_file``) with these parameters. ``None``: nobody is there who
+could, so we do it ourselves. Raises :class:`~stagedoor.agents.acp.hosted.HostRefused`."""
+
+
 class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One session.
 
@@ -103,5 +108,8 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     elicit: Elicit | None = None
     allow_write: AllowWrite | None = None
     authorize: Authorize | None = None
+    host: Host | None = None
+    """A client of ours with files and terminals of its own: they are used in place of ours, once it is decided that
+    they may be."""
     replay: bool = False
     meta: Mapping[str, Any] | None = None

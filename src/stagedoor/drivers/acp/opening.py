@@ -23,7 +23,7 @@ from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask, Deny
-from ...unified.options import FunctionServer, Options
+from ...unified.options import FunctionServer, HostedOptions, Options
 from ...unified.options import McpServer as Server
 from .dictionary import AcpDictionary
 from .questions import answer_to
@@ -106,6 +106,7 @@ def config(
         can_use_tool=decide,
         elicit=elicit,
         authorize=served.authorize if serve else None,
+        host=options.host if serve and isinstance(options, HostedOptions) else None,
     )
 
 

@@ -28,10 +28,12 @@ CALLER = Caller(LOCAL, "editor", ("admin",))
 
 
 class EditorQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``agent``: the one that sessions begin with. ``alone``: nobody else answers, and what it started ends with it."""
+    """``agent``: the one that sessions begin with. ``alone``: nobody else answers, and what it started ends with it.
+    ``here``: it runs on this machine, so that files and terminals of the editor are those of the folder."""
 
     agent: str = ""
     alone: bool = False
+    here: bool = False
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -43,7 +45,9 @@ def routes(service: Service) -> list[BaseRoute]:
         await websocket.accept(subprotocol="stagedoor" if "stagedoor" in offered else None)
         try:
             query: EditorQuery = read_query(websocket.scope["query_string"], EditorQuery)
-            client = EditorConnection(service, caller_of(websocket), send, agent=query.agent, alone=query.alone)
+            client = EditorConnection(
+                service, caller_of(websocket), send, agent=query.agent, alone=query.alone, here=query.here
+            )
         except StagedoorError as fault:
             await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
             return
@@ -70,7 +74,7 @@ async def _read(websocket: WebSocket, client: EditorConnection) -> None:
 async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> None:
     """Serve the editor that started us, until it closes our input or reads no more."""
     client = EditorConnection(
-        service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True
+        service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True, here=True
     )
 
     async def read() -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -19,6 +19,7 @@ from typing import Any, TypeAlias, cast
 from msgspec.structs import replace
 
 from stagedoor.agent_side.link import AUTH_REQUIRED, REQUEST_CANCELLED, AgentLink, ClientRefused, MethodRefused
+from stagedoor.agents.acp.hosted import HostRefused
 from stagedoor.dialects.acp import AcpUpdates, Update
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
 from stagedoor.service.service import Service
@@ -47,6 +48,8 @@ _LOG = logging.getLogger("stagedoor.server.acp")
 CHUNK = 512
 MOST_LINKS = 20
 READ_WITHIN = 10.0
+HOST_WITHIN = 60.0
+FILE_CAPABILITIES = {"fs/read_text_file": "readTextFile", "fs/write_text_file": "writeTextFile"}
 MOST_UNSAVED = 1_000_000
 """Characters of a file that go into a prompt; a longer one the agent reads itself, as it is on disk."""
 Json: TypeAlias = dict[str, Any]
@@ -56,9 +59,13 @@ STOP_REASONS = {
 
 
 class EditorLink:
-    """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question."""
+    """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question. ``here``:
+    its files are those of this machine."""
 
-    def __init__(self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool) -> None:
+    def __init__(
+        self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool, here: bool
+    ) -> None:
+        self.here = here
         self.service = service
         self.caller = caller
         self.link = link
@@ -67,8 +74,14 @@ class EditorLink:
 
     @property
     def reads_files(self) -> bool:
+        return self.serves("fs/read_text_file")
+
+    def serves(self, method: str) -> bool:
+        """Whether the editor offers this."""
+        if method.startswith("terminal/"):
+            return self.link.client_capabilities.get("terminal") is True
         offered: object = self.link.client_capabilities.get("fs")
-        return isinstance(offered, dict) and cast("Json", offered).get("readTextFile") is True
+        return isinstance(offered, dict) and cast("Json", offered).get(FILE_CAPABILITIES.get(method, "")) is True
 
     @property
     def has_forms(self) -> bool:
@@ -117,6 +130,8 @@ class EditorSession:
         self._updates = AcpUpdates(cwd)
         self._tasks = TaskOwner()
         self._questions = TaskOwner()
+        self._hosting = TaskOwner()
+        self._take_back: Callable[[], None] = lambda: None
         self._resolved: set[str] = set()
         """Questions that are decided: one read from the log a moment before is not shown any more."""
         self._pending: list[PendingPrompt] = []
@@ -160,6 +175,7 @@ class EditorSession:
             self._tasks.start(self._show_open_questions(self.stored_id), key="questions")
 
     async def prompt(self, blocks: Sequence[Json]) -> Json:
+        self._lend(self.stored_id or self.id)
         prompt = read_prompt(blocks, await self._unsaved(linked_files(blocks)))
         pending = PendingPrompt(prompt.text)
         self._pending.append(pending)
@@ -206,6 +222,8 @@ class EditorSession:
 
     async def close(self) -> None:
         """The editor has closed it, or left: nothing of it is sent any more. The session itself is not touched."""
+        self._take_back()
+        await self._hosting.close()
         self._conclude(MethodRefused(REQUEST_CANCELLED, "the session was closed before this turn ended"))
         self._questions.cancel_all()
         await self._tasks.close()
@@ -258,7 +276,35 @@ class EditorSession:
                 raise BadRequest("this session has ended: continue it with a prompt without images first") from None
             self._begin(await sessions.resume(self.stored_id, prompt.text, keep_open=True, who=who))
 
+    def _lend(self, session_id: str) -> None:
+        """The editor that prompts has the files and terminals that agents use which leave those to their client."""
+        self._take_back()
+        if self._editor.here:
+            self._take_back = self._service.sessions.lend(session_id, self._do_for_agent)
+
+    async def _do_for_agent(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if not self._editor.serves(method):
+            return None
+        asked = self._editor.link.ask(method, {"sessionId": self.id, **params})
+        request = self._hosting.start(asked)
+        try:
+            await asyncio.wait([request], timeout=None if method == "terminal/wait_for_exit" else HOST_WITHIN)
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+        if not request.done():
+            request.cancel()
+            raise HostRefused(f"the editor did not answer {method} within {HOST_WITHIN:g} s")
+        if request.cancelled():
+            raise HostRefused("the editor has left")
+        fault = request.exception()
+        if fault is not None:
+            raise HostRefused(f"the editor refused it: {fault}")
+        answer = request.result()
+        return cast("Json", answer) if isinstance(answer, dict) else {}
+
     def _begin(self, view: SessionView) -> None:
+        self._lend(view.id)
         self.stored_id, self._seq, self._last_word = view.id, 0, None
         self.choices, self._spec = Choices.of(view), view.spec or self._spec
         self._updates = AcpUpdates(view.cwd)
