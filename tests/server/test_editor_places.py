@@ -135,7 +135,9 @@ def test_what_the_rules_forbid_never_reaches_the_editor(serve: Any, tmp_path: Pa
     run(scene)
 
 
-@pytest.mark.parametrize(("query", "offered"), [(HERE, {}), ("?agent=example", EVERYTHING)], ids=["lacks it", "elsewhere"])
+@pytest.mark.parametrize(
+    ("query", "offered"), [(HERE, {}), ("?agent=example", EVERYTHING)], ids=["lacks it", "elsewhere"]
+)
 def test_we_do_what_the_editor_cannot(query: str, offered: dict[str, Any], serve: Any) -> None:
     """It lacks the capability, or it is on another machine, whose files are not these."""
 
