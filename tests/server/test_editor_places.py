@@ -17,7 +17,7 @@ from .conftest import BOUND
 from .test_acp_door import Wire, block, editor
 
 EXAMPLE = Path(__file__).parents[1] / "agents" / "acp" / "example_agent.py"
-HERE = "?here=true&agent=example"
+HERE = "?same_machine=true&agent=example"
 EVERYTHING: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 
 

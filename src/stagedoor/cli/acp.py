@@ -43,15 +43,15 @@ def main(argv: list[str]) -> int:
     if flags.local:
         return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
     address = flags.own_address()
-    here = "true" if flags.server in (None, "local") else ""
+    same = "true" if flags.server in (None, "local") else ""
     if address is not None:
         return run_on_streams(
-            lambda lines: _forward(address, lines, {"agent": arguments.agent, "here": here}), flags.settings
+            lambda lines: _forward(address, lines, {"agent": arguments.agent, "same_machine": same}), flags.settings
         )
     from .shared_server import shared_server
 
     with shared_server(flags.home, flags.of_shared_server()) as shared:
-        query = {"agent": arguments.agent, "alone": "true", "here": "true"}
+        query = {"agent": arguments.agent, "alone": "true", "same_machine": "true"}
         return run_on_streams(lambda lines: _forward(shared, lines, query), flags.settings)
 
 

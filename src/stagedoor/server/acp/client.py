@@ -52,7 +52,7 @@ class EditorConnection:
     """``receive`` takes its messages, ``run`` sends ours; ``close`` when it has left.
 
     ``agent``: the one its sessions begin with. ``alone``: nobody but this editor uses the service; what it started ends
-    with it. ``here``: it runs on this machine, so that its files are ours.
+    with it. ``same_machine``: it runs on this machine, so that its files are ours.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class EditorConnection:
         *,
         agent: str = "",
         alone: bool = False,
-        here: bool = False,
+        same_machine: bool = False,
     ) -> None:
         self.outbox = Outbox(send)
         self.link = AgentLink(self.outbox.put)
         self._service = service
         self._caller = caller
         self._agent = service.agents.check(agent) if agent else ""
-        self._editor = EditorLink(service, caller, self.link, self.outbox, alone=alone, here=here)
+        self._editor = EditorLink(service, caller, self.link, self.outbox, alone=alone, same_machine=same_machine)
         self._sessions: dict[str, EditorSession] = {}
         self._tasks = TaskOwner()
         self.link.cancel = self._cancel

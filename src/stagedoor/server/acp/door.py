@@ -29,11 +29,11 @@ CALLER = Caller(LOCAL, "editor", ("admin",))
 
 class EditorQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``agent``: the one that sessions begin with. ``alone``: nobody else answers, and what it started ends with it.
-    ``here``: it runs on this machine, so that files and terminals of the editor are those of the folder."""
+    ``same_machine``: it runs on this machine, so that files and terminals of the editor are those of the folder."""
 
     agent: str = ""
     alone: bool = False
-    here: bool = False
+    same_machine: bool = False
 
 
 def routes(service: Service) -> list[BaseRoute]:
@@ -46,7 +46,12 @@ def routes(service: Service) -> list[BaseRoute]:
         try:
             query: EditorQuery = read_query(websocket.scope["query_string"], EditorQuery)
             client = EditorConnection(
-                service, caller_of(websocket), send, agent=query.agent, alone=query.alone, here=query.here
+                service,
+                caller_of(websocket),
+                send,
+                agent=query.agent,
+                alone=query.alone,
+                same_machine=query.same_machine,
             )
         except StagedoorError as fault:
             await websocket.close(4000 + kind_of(fault).status, problem(fault).detail[:120])
@@ -74,7 +79,7 @@ async def _read(websocket: WebSocket, client: EditorConnection) -> None:
 async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> None:
     """Serve the editor that started us, until it closes our input or reads no more."""
     client = EditorConnection(
-        service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True, here=True
+        service, CALLER, lambda message: lines.write(message.rstrip(b"\n")), agent=agent, alone=True, same_machine=True
     )
 
     async def read() -> None:

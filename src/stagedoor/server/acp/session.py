@@ -59,13 +59,13 @@ STOP_REASONS = {
 
 
 class EditorLink:
-    """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question. ``here``:
-    its files are those of this machine."""
+    """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question.
+    ``same_machine``: its files are ours."""
 
     def __init__(
-        self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool, here: bool
+        self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool, same_machine: bool
     ) -> None:
-        self.here = here
+        self.same_machine = same_machine
         self.service = service
         self.caller = caller
         self.link = link
@@ -279,14 +279,13 @@ class EditorSession:
     def _lend(self, session_id: str) -> None:
         """The editor that prompts has the files and terminals that agents use which leave those to their client."""
         self._take_back()
-        if self._editor.here:
+        if self._editor.same_machine:
             self._take_back = self._service.sessions.lend(session_id, self._do_for_agent)
 
     async def _do_for_agent(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if not self._editor.serves(method):
             return None
-        asked = self._editor.link.ask(method, {"sessionId": self.id, **params})
-        request = self._hosting.start(asked)
+        request = self._hosting.start(self._editor.link.ask(method, {"sessionId": self.id, **params}))
         try:
             await asyncio.wait([request], timeout=None if method == "terminal/wait_for_exit" else HOST_WITHIN)
         except asyncio.CancelledError:
