@@ -17,6 +17,7 @@ import pytest
 
 from stagedoor.service.journal import Hub, Journal, LocalHub
 from stagedoor.service.postgres.address import DatabaseAddress
+from stagedoor.service.postgres.hub import PostgresHub
 from stagedoor.service.postgres.log import PostgresStore
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import ConfigChange, Store
@@ -85,10 +86,13 @@ class PostgresEngine:
         async with AsyncExitStack() as stack:
             parties: list[Party] = []
             for _ in range(count):
-                store, hub = PostgresStore(DatabaseAddress(self.place)), LocalHub()
-                await store.open()
-                stack.push_async_callback(store.close)
-                parties.append(Party(store, hub))
+                address = DatabaseAddress(self.place)
+                party = Party(PostgresStore(address), PostgresHub(address))
+                await party.store.open()
+                stack.push_async_callback(party.store.close)
+                await party.hub.open()
+                stack.push_async_callback(party.hub.close)
+                parties.append(party)
             yield parties
 
 

@@ -45,6 +45,8 @@ FEW = 64
 class PostgresStore:
     """``durable``: a commit waits for the disk even where the server is set not to."""
 
+    shared = True
+
     def __init__(self, address: DatabaseAddress, *, durable: bool = False, patience: float = PATIENCE) -> None:
         self._engine = Engine(address, durable=durable, patience=patience)
         self._writer = EngineWriter(self._engine)
