@@ -172,7 +172,11 @@ def _written(value: Value) -> str:
 
 
 def _hidden(value: Value) -> object:
+    from ..service.postgres.address import redacted
+
     content: object = value.value
     if not value.secret or not content:
         return content
+    if value.path == "log.database":
+        return redacted(str(content))
     return dict.fromkeys(cast("dict[str, str]", content), "(hidden)") if isinstance(content, dict) else "(hidden)"

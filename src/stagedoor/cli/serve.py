@@ -36,6 +36,9 @@ Settings come from config.yaml (stagedoor config path), the environment, and the
 exit codes: 0 stopped · 2 could not start
 """
 
+SECRETS = ("STAGEDOOR_NOTIFY__", "STAGEDOOR_LOG__", "PGPASSWORD")
+"""Variables that are ours alone, or begin like this."""
+
 
 def main(argv: list[str]) -> int:
     parser = Parser(
@@ -60,6 +63,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="use this configuration file instead of the default"
+    )
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="keep the log in PostgreSQL (postgresql://role@host/name) instead of a file; its password comes from a "
+        "file (docs/machines.md)",
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="a certificate (PEM): use HTTPS")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")
@@ -89,6 +98,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from ..server.listening import open_socket
     from ..server.running import public_url
     from ..service.config.load import load
+    from ..service.postgres.address import without_password
     from ..service.service import Service
 
     loaded = load(
@@ -99,18 +109,19 @@ def _serve(arguments: argparse.Namespace) -> int:
             "server.tls_cert": arguments.tls_cert,
             "server.tls_key": arguments.tls_key,
             "workspaces.roots": arguments.root,
+            "log.database": without_password(arguments.database),
         },
     )
     settings = loaded.settings
     if arguments.lan:
         settings = _on_the_network(settings, arguments.host or "", insecure=arguments.insecure)
     settings = _checked(settings, insecure=arguments.insecure)
-    for name in [name for name in os.environ if name.startswith("STAGEDOOR_NOTIFY__")]:
+    service = Service(settings)
+    for name in [name for name in os.environ if name.startswith(SECRETS)]:
         del os.environ[name]  # agents inherit the rest
     for warning in loaded.warnings:
         print(f"stagedoor serve: {warning}", file=sys.stderr)
     raise_descriptor_limit()
-    service = Service(settings)
     app = create_app(service)
     try:
         opened = open_socket(settings.host, settings.port)

@@ -71,6 +71,7 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
             Middleware(Origins, names=own_names(service.settings), proxied=proxied_origins(service.settings)),
             Middleware(Authentication, devices=devices),
             Middleware(SizeLimits, max_body=service.settings.limits.body),
+            Middleware(status.LogGate, service=service),
         ],
         exception_handlers=dict.fromkeys((StagedoorError, HTTPException, Exception), _answer_fault),
         lifespan=lifespan,

@@ -9,16 +9,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stagedoor import __version__
+from stagedoor.errors import StoreAway
 from stagedoor.service.service import Service
 from stagedoor.service.terminal import NONCE
 
 from .access.auth import caller_of
 from .access.devices import Devices, demand
+from .problems import problem_response
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 Health = Literal["ok", "broken"]
+_NEED_THE_LOG = ("/api/", "/rpc", "/mcp")
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -64,6 +68,21 @@ class Readiness(msgspec.Struct, frozen=True):
     log: Health
     policy: Health
     stopping: bool
+
+
+class LogGate:
+    """While the database of the log is away, requests that need it are told so at once. What is open stays open."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and self._service.log_is_away and scope["path"].startswith(_NEED_THE_LOG):
+            fault = StoreAway("the log's database cannot be reached; nothing is lost: try again in a few seconds")
+            await problem_response(fault, instance=scope["path"])(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
 
 
 def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRoute]:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from stagedoor.errors import EventsRemoved, StoreError
+from stagedoor.errors import EventsRemoved, StoreAway, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
 from .store import Append, Change, Fence, Forget, Removable, Store, Sweep, Trim
@@ -28,6 +28,8 @@ REMEMBERED = 4096
 REMEMBERED_BYTES = 64 * 1024 * 1024
 SLICE = 10_000
 """Records removed at once: a write that waits behind it waits some milliseconds."""
+LOOK_AGAIN = 1.0
+"""Seconds after which a follower tries again when the log is away."""
 PAGE = 500
 """Sessions that retention looks at together."""
 DAY = 86_400_000
@@ -116,12 +118,16 @@ class Journal:
         bell = self.hub.bell(session_id)
         try:
             while True:
-                if not recent.certain:
-                    await self._learn(session_id, recent)
-                complete = recent.complete  # before reading: its last records were stored together with its end
-                records = [] if recent.deleted else recent.after(after, CHUNK)
-                if records is None:
-                    records = await self._look(session_id, recent, after)
+                try:
+                    if not recent.certain:
+                        await self._learn(session_id, recent)
+                    complete = recent.complete  # before reading: its last records were stored together with its end
+                    records = [] if recent.deleted else recent.after(after, CHUNK)
+                    if records is None:
+                        records = await self._look(session_id, recent, after)
+                except StoreAway:  # a stream stays open: it goes on when the log is back
+                    await asyncio.sleep(LOOK_AGAIN)
+                    continue
                 if records:
                     if records[0].seq != after + 1:
                         raise EventsRemoved(

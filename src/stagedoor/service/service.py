@@ -22,6 +22,7 @@ from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
 from .notify.delivery import Notifications
 from .notify.receivers import Receivers
 from .opening import Opening
+from .postgres import log_in
 from .questions import Questions
 from .running import RunningSessions
 from .sessions import Sessions
@@ -79,6 +80,12 @@ class Service:
         catalog.configure(settings.added_agents())
         self.home = Path(settings.home) if settings.home else home()
         keep_secret(self.home, settings.tls_key)
+        if store is None and settings.database:
+            store, hub = log_in(
+                settings.database,
+                password_file=settings.database_password_file,
+                durable=settings.durable == "power",
+            )
         self._store = store or SqliteStore(self.home / "log.db", durable=settings.durable)
         self._journal = journal = Journal(self._store, hub or LocalHub())
         opening = Opening(settings, self.home)
@@ -135,6 +142,11 @@ class Service:
         await self.receivers.close()
         await self._store.close()
 
+    @property
+    def log_is_away(self) -> bool:
+        """The database that the log is in cannot be reached, for so long that whoever asks should come again later."""
+        return self._store.away
+
     def counters(self) -> dict[str, int]:
         """What has happened since the start, and how it stands: ``created <agent>``, ``ended <agent> <state>``, …"""
         return self._running.counters()
@@ -142,7 +154,9 @@ class Service:
     async def health(self, *, stopping: bool = False) -> Health:
         """Whether work is taken, tried out; ``stopping``: it is known that it is not."""
         log = self._running.fault is None
-        if not stopping:
+        if self.log_is_away:
+            log = False
+        elif not stopping:
             try:
                 await self._running.accepting()
                 log = True

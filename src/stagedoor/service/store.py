@@ -179,6 +179,11 @@ class Removable(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
+    @property
+    def away(self) -> bool:
+        """It cannot be reached, and has not been for a while; what is asked of it waits, and then is ``StoreAway``."""
+        ...
+
     async def open(self) -> None:
         """Make ready; migrates forward. Raises ``StoreTooNew`` or ``StoreBroken``."""
 

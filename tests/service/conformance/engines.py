@@ -16,9 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import pytest
 
 from stagedoor.service.journal import Hub, Journal, LocalHub
-from stagedoor.service.postgres.address import DatabaseAddress
-from stagedoor.service.postgres.hub import PostgresHub
-from stagedoor.service.postgres.log import PostgresStore
+from stagedoor.service.postgres import log_in
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import ConfigChange, Store
 from stagedoor.service.views import (
@@ -86,8 +84,7 @@ class PostgresEngine:
         async with AsyncExitStack() as stack:
             parties: list[Party] = []
             for _ in range(count):
-                address = DatabaseAddress(self.place)
-                party = Party(PostgresStore(address), PostgresHub(address))
+                party = Party(*log_in(self.place))
                 await party.store.open()
                 stack.push_async_callback(party.store.close)
                 await party.hub.open()

@@ -10,11 +10,13 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 import msgspec
 
 from stagedoor.dialects import DIALECTS
+from stagedoor.errors import ConfigError
 from stagedoor.transports.posting import address_problem
 from stagedoor.unified.options import HOOKED_EVENTS, Approval, Confine, PermissionMode, Sandbox, Tier
 from stagedoor.yaml_with_lines import hint
 
 from ..notify.signing import secret_key
+from ..postgres.address import DatabaseAddress
 from .settings import AgentSettings, Settings
 
 Kind: TypeAlias = Literal[
@@ -33,6 +35,7 @@ Kind: TypeAlias = Literal[
     "commands",
     "addresses",
     "signing_secret",
+    "database",
 ]
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -293,6 +296,20 @@ KEYS: tuple[Key, ...] = (
         setting="durable",
         choices=("process", "power"),
     ),
+    Key(
+        path="log.database",
+        kind="database",
+        about="keep the log in this PostgreSQL database instead of a file of this machine, so that several servers and "
+        "workers can share it (see [many machines](machines.md))",
+        setting="database",
+        secret=True,
+    ),
+    Key(
+        path="log.database_password_file",
+        kind="path",
+        about="a file whose first line is the password for it; else `PGPASSWORD`, `PGPASSFILE` or `~/.pgpass` count",
+        setting="database_password_file",
+    ),
 )
 BY_PATH = {key.path: key for key in KEYS}
 TAKES: dict[Kind, str] = {
@@ -302,6 +319,7 @@ TAKES: dict[Kind, str] = {
     "values": "a table of texts, true and false", "commands": "a table of command lines",
     "addresses": "a list of addresses that begin with https:// (or http://)",
     "signing_secret": "whsec_ and the base64 of 24 to 64 random bytes",
+    "database": "an address like postgresql://role@host/name",
 }  # fmt: skip
 
 
@@ -352,6 +370,12 @@ def convert(key: Key, value: object) -> Any:
             else:
                 return value
             raise Wrong(f"'{name}' must be {TAKES[key.kind]}", "; make one with: echo whsec_$(openssl rand -base64 32)")
+        case "database" if isinstance(value, str):
+            try:
+                DatabaseAddress(value)
+            except ConfigError as fault:
+                raise Wrong(f"'{name}' cannot be used: {fault}") from None
+            return value
         case "command":
             return _command(name, value)
         case "commands" if isinstance(value, dict):
@@ -424,6 +448,8 @@ _EXAMPLES: dict[str, str] = {
     "notify.ntfy": "[https://ntfy.sh/a-name-nobody-guesses]", "notify.ntfy_token": "tk_something",
     "notify.push_contact": "mailto:you@example.org", "notify.push_hosts": "[push.example.org]",
     "hooks.onEvent": "{turn_completed: ./notify.sh}",
+    "log.database": "postgresql://stagedoor@db.example.org/stagedoor",
+    "log.database_password_file": "database.password",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",
     "agents.*.modes": "{supervised: ask, autonomous: auto}", "agents.*.options": "{effort: high}",
     "agents.*.install": "npm install -g my-agent", "agents.*.title": "My agent",

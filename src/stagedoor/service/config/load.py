@@ -276,7 +276,9 @@ def _is_section(at: Where, added: frozenset[str]) -> bool:
 
 def _from_text(key: Key, text: str) -> object:
     """What a variable says: lists may be written with commas, tables and all else as YAML would be."""
-    if key.kind in ("text", "path", "signing_secret") or (key.kind == "command" and not text.lstrip().startswith("[")):
+    if key.kind in ("text", "path", "signing_secret", "database") or (
+        key.kind == "command" and not text.lstrip().startswith("[")
+    ):
         return text
     if key.kind in ("texts", "paths", "addresses") and not text.lstrip().startswith("["):
         return [part.strip() for part in text.split(",") if part.strip()]

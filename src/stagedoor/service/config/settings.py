@@ -96,6 +96,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Ended sessions lose their records after this many days. ``None``: never."""
     durable: Literal["process", "power"] = "process"
     """``process``: what is acknowledged survives our death. ``power``: the machine's too, at the price of a sync."""
+    database: str = ""
+    """The log is in this PostgreSQL database (``postgresql://…``) and may be used by several. Empty: in a file."""
+    database_password_file: str = ""
     webhooks: tuple[str, ...] = ()
     """Addresses that are told of questions, ends and failures with a signed request."""
     webhook_secret: str = ""

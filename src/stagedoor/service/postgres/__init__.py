@@ -1,1 +1,39 @@
 """The log in PostgreSQL, for several servers and workers at once. Needs the extra ``postgres`` (asyncpg)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stagedoor.errors import ConfigError
+
+from .address import DatabaseAddress
+
+if TYPE_CHECKING:
+    from .hub import PostgresHub
+    from .log import PostgresStore
+
+
+def log_in(url: str, *, password_file: str = "", durable: bool = False) -> tuple[PostgresStore, PostgresHub]:
+    """The log at this address, and its doorbell. The driver is loaded only here."""
+    address = DatabaseAddress(url, password_in(password_file) if password_file else "")
+    try:
+        from .connections import Engine
+        from .hub import PostgresHub
+        from .log import PostgresStore
+    except ModuleNotFoundError as fault:
+        if fault.name != "asyncpg":
+            raise
+        raise ConfigError("a log in PostgreSQL needs one more package: pip install 'stagedoor[postgres]'") from fault
+    engine = Engine(address, durable=durable)
+    return PostgresStore(engine), PostgresHub(engine)
+
+
+def password_in(file: str) -> str:
+    """The first line of a file."""
+    path = Path(file).expanduser()
+    try:
+        return path.read_text(encoding="utf-8").splitlines()[0]
+    except (OSError, UnicodeDecodeError, IndexError) as fault:
+        problem = "it is empty" if isinstance(fault, IndexError) else str(fault)
+        raise ConfigError(f"the password of the database cannot be read from {path}: {problem}") from fault

@@ -7,6 +7,7 @@ machine, its loopback, or TLS with a certificate that is checked by name (``veri
 from __future__ import annotations
 
 import ipaddress
+import os
 import ssl
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,12 @@ class DatabaseAddress:
         except ValueError as fault:
             raise ConfigError(f"the address of the database {redacted(url)} cannot be read: {fault}") from fault
         self.title = redacted(url)
-        self._password = unquote(self._parts.password or "") or password
+        own = unquote(self._parts.password or "") or self._query.pop("password", "")
+        self.has_password = bool(own)
+        self._password = own or password or os.environ.get("PGPASSWORD", "")
         hosts = (self._query.get("host") or unquote(self._parts.hostname or "")).split(",")
         self.is_local = all(_is_local(host) for host in hosts)
         self._context = None if all(host.startswith("/") or not host for host in hosts) else self._checked_tls()
-
-    @property
-    def has_password(self) -> bool:
-        return bool(self._parts.password)
 
     def arguments(self) -> dict[str, Any]:
         """For the driver."""
@@ -100,6 +99,17 @@ def redacted(url: str) -> str:
 
 def is_database(url: str) -> bool:
     return url.partition("://")[0] in SCHEMES
+
+
+def without_password(url: str | None) -> str | None:
+    """An address from a command line, which everybody on the machine can read: with a password in it, it is refused."""
+    if url and DatabaseAddress(url).has_password:
+        raise ConfigError(
+            "the address of the database has a password in it, and everybody on this machine can read a command line: "
+            "put it into a file (log.database_password_file, PGPASSFILE or ~/.pgpass), or the whole address into "
+            "config.yaml (log.database)"
+        )
+    return url
 
 
 def _is_local(host: str) -> bool:

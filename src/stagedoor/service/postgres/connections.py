@@ -23,8 +23,10 @@ from .schema import NAME
 
 _log = logging.getLogger("stagedoor.service")
 Value = TypeVar("Value")
-PATIENCE = 10.0
-"""Seconds: as long as a restart of the engine takes, and shorter than a lease."""
+PATIENCE = 25.0
+"""Seconds: longer than a restart of the engine takes, and shorter than a lease."""
+GRACE = 2.0
+"""Seconds after which the doors say that it is away instead of waiting for it."""
 CONNECT_SECONDS = 5.0
 STUCK_SECONDS = 30.0
 """After which an engine that says nothing counts as lost: the line may be cut without anybody being told."""
@@ -96,16 +98,26 @@ class Engine:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
             else:
-                if self._away_since is not None:
-                    _log.warning("the log %s is back after %.1f s", self.title, time.monotonic() - self._away_since)
-                    self._away_since = None
+                self.came_back()
                 return db
+
+    @property
+    def is_away(self) -> bool:
+        """For so long that nobody should wait for it who can come again."""
+        return self._away_since is not None and time.monotonic() - self._away_since > GRACE
 
     def went_away(self) -> float:
         """Since when it is."""
         if self._away_since is None:
             self._away_since = time.monotonic()
+            _log.warning("a connection to the log %s was lost", self.title)
         return self._away_since
+
+    def came_back(self) -> None:
+        """It has answered."""
+        if self._away_since is not None:
+            _log.warning("the log %s answers again, after %.1f s", self.title, time.monotonic() - self._away_since)
+            self._away_since = None
 
     def away(self, fault: BaseException) -> StoreAway:
         reason = str(fault) or type(fault).__name__
@@ -207,6 +219,7 @@ class EnginePool:
                     db.terminate()  # in the middle of an answer it is of no use to anybody
                     raise
                 self._idle.append(db)
+                self._engine.came_back()
                 return value
 
     async def _connect(self) -> EngineConnection:

@@ -15,7 +15,6 @@ from stagedoor.errors import StoreBroken, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
 from ..journal import LocalBell, LocalHub
-from .address import DatabaseAddress
 from .connections import CONNECT_SECONDS, FAULTS, LONGEST_PAUSE, Engine, EngineConnection, close
 
 CHANNEL = "stagedoor"
@@ -29,8 +28,8 @@ _NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 
 
 class PostgresHub:
-    def __init__(self, address: DatabaseAddress) -> None:
-        self._engine = Engine(address)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._local = LocalHub()
         self._id = uuid4().hex[:16]
         self._pending: set[str] = set()
@@ -148,6 +147,8 @@ class PostgresHub:
                 self._local.ring(topic, self)
 
     def _ended(self, _db: object) -> None:
+        if not self._closing:
+            self._engine.went_away()
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be woken
             self._wake.set()
 

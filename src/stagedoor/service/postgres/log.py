@@ -22,8 +22,7 @@ from ..views import (
     WorkerRow,
 )
 from . import owners, selection, usage
-from .address import DatabaseAddress
-from .connections import PATIENCE, QUICK, SLOW, SLOW_SECONDS, Engine, EnginePool
+from .connections import QUICK, SLOW, SLOW_SECONDS, Engine, EnginePool
 from .selection import text_of
 from .statements import ADD_COMMAND, command_values
 from .writer import EngineWriter
@@ -43,12 +42,14 @@ FEW = 64
 
 
 class PostgresStore:
-    """``durable``: a commit waits for the disk even where the server is set not to."""
-
     shared = True
 
-    def __init__(self, address: DatabaseAddress, *, durable: bool = False, patience: float = PATIENCE) -> None:
-        self._engine = Engine(address, durable=durable, patience=patience)
+    @property
+    def away(self) -> bool:
+        return self._engine.is_away
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._writer = EngineWriter(self._engine)
         self._quick = EnginePool(self._engine, QUICK)
         self._slow = EnginePool(self._engine, SLOW, seconds=SLOW_SECONDS)

@@ -212,6 +212,7 @@ class EngineWriter:
                 async with asyncio.timeout(STUCK_SECONDS):
                     value = await work(db)
                 self._confirmed = self._n
+                self._engine.came_back()
                 return value
             except asyncpg.PostgresError as fault:
                 if is_lost(fault):

@@ -43,6 +43,8 @@ MOST_SECONDS = 10.0
 class SqliteStore:
     """``durable="power"`` syncs each commit: what is acknowledged survives the machine's death too."""
 
+    away = False
+
     def __init__(self, path: Path, *, durable: Durable = "process") -> None:
         path = path.absolute()
         self._path = path
