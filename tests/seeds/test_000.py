@@ -246,7 +246,6 @@ DIFFERS: dict[str, str] = {
     "`worktree` give each session a git worktree and keep the branch",
     "6.4 Permission Mode Mapping | Sandbox execution": "Claude Code's own sandbox, and `confine` around Gemini CLI",
     "7.2 Unified Event Model": "the dialect `lifecycle`; ours has more types",
-    "7.3 Unified Session Model": "`projectId` is not repeated in `sessionStarted.config`: its folder is",
     "7.5 Protocol Adapters": "matched by shape; nobody inherits anything",
     "7.6 › From Claude Code": "these are the words of the document's own server, not of the CLI: we speak them "
     "(`board`), and translate what the real CLI says",
@@ -489,8 +488,7 @@ def test_a_unified_session(serve: Any, script: Script) -> None:
             session_id = await client.create_session(prompt, **config)
             events = await client.events(session_id)
             started, *_, ended = events
-            expected = {name: value for name, value in config.items() if name != "projectId"}
-            assert (started["agentType"], started["config"]) == ("understudy", {"agentType": "understudy", **expected})
+            assert (started["agentType"], started["config"]) == ("understudy", {"agentType": "understudy", **config})
             assert ended["reason"] == "completed"
             [turn], [completed] = of(events, "turnStarted"), of(events, "turnCompleted")
             assert (turn["turnNumber"], turn["prompt"], completed["turnNumber"]) == (1, prompt, 1)

@@ -152,22 +152,31 @@ def test_tiers_and_modes(adapter: Adapter, options: Json, status: str, made: lis
     assert [path.name for path in Path(adapter.surroundings["cwd"]).iterdir()] == made
 
 
+TOOLS = [
+    "shell", "read_file", "write_file", "edit_file", "delete_file", "search_content", "find_files", "task", "plan",
+    "question",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("lists", "made"),
+    ("lists", "made", "tools"),
     [
-        ({}, ["a.txt", "made"]),
-        ({"allowed_tools": ["write"]}, ["a.txt"]),
-        ({"disallowed_tools": ["shell"]}, ["a.txt"]),
-        ({"allowed_tools": ["write", "shell"], "disallowed_tools": ["write"]}, ["made"]),
+        ({}, ["a.txt", "made"], TOOLS),
+        ({"allowed_tools": ["write"]}, ["a.txt"], ["write_file"]),
+        ({"disallowed_tools": ["shell"]}, ["a.txt"], TOOLS[1:]),
+        ({"allowed_tools": ["write", "shell"], "disallowed_tools": ["write"]}, ["made"], ["shell"]),
     ],
 )
-def test_lists_of_tools(adapter: Adapter, lists: Json, made: list[str]) -> None:
+def test_lists_of_tools(adapter: Adapter, lists: Json, made: list[str], tools: list[str]) -> None:
+    """Only those can be used, and ``init.tools`` says so."""
     prompt = script([{"shell": "touch made"}, {"write_file": {"path": "a.txt", "content": "x"}}], [{"say": "Done."}])
     events = collect(adapter, prompt, tier="autonomous", **lists)
     assert sorted(path.name for path in Path(adapter.surroundings["cwd"]).iterdir()) == made
     statuses = [event["payload"]["status"] for event in of(events, "tool_result")]
     assert len(statuses) == 2
     assert statuses.count("success") == len(made)
+    assert events[0]["payload"]["tools"] == tools
+    assert events[0]["payload"]["capabilities"]["toolList"] is True
 
 
 def test_resume_the_last_session(adapter: Adapter) -> None:
@@ -213,7 +222,7 @@ LIMITS = {"claude": {"max_turns": 5, "max_budget_usd": 5.0}, "gemini": {"max_tur
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini", "opencode"])
 def test_the_real_clis(tmp_path: Path, agent: str) -> None:
     """One refused and one allowed call; the same client, whichever CLI it is."""
     program = find_cli(agent)
@@ -224,6 +233,8 @@ def test_the_real_clis(tmp_path: Path, agent: str) -> None:
     def decide(request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
         return stagedoor.Deny("no") if "not" in str(request.input) else stagedoor.Allow()
 
+    offered: set[str] = set()
+
     async def main() -> list[Json]:
         async with ScriptedModel([shell("touch not"), shell("touch made"), say("Done.")]) as model:
             place = model.environment(agent, home=tmp_path / "home", cwd=tmp_path / "repo")
@@ -232,12 +243,18 @@ def test_the_real_clis(tmp_path: Path, agent: str) -> None:
                 model=place.model, **LIMITS.get(agent, {}),
             )  # fmt: skip
             async with asyncio.timeout(BOUND):
-                return [event async for event in real.run("Go.", approval="ask", can_use_tool=decide)]
+                events = [event async for event in real.run("Go.", approval="ask", can_use_tool=decide)]
+            offered.update(name for request in model.requests if not request.side for name in request.tools)
+            return events
 
     events = asyncio.run(main())
     check_stream(events)
+    own = catalog.agent(agent).tools
     assert events[0]["agent"] == {"claude": "claude-code"}.get(agent, agent)
-    assert bool(events[0]["payload"]["tools"]) is (agent == "claude")  # the only one of them that tells
+    # The program's own word, which the model's requests bear out; Codex and Gemini CLI say nothing of it.
+    tools, plumbing = events[0]["payload"]["tools"], {tool.name for tool in own if tool.control == "plumbing"}
+    assert bool(tools) is events[0]["payload"]["capabilities"]["toolList"] is (agent in ("claude", "opencode"))
+    assert not tools or offered - plumbing <= set(tools)
     assert len(of(events, "permission_request")) == 2
     assert [event["payload"]["status"] for event in of(events, "tool_result")] == ["denied", "success"]
     assert [path.name for path in (tmp_path / "repo").iterdir()] == ["made"]

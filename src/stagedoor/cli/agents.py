@@ -22,8 +22,8 @@ SHORT: dict[str, str] = {
     "edit_input": "edited input", "max_turns": "turn limit", "max_budget": "budget",
     "structured_output": "output schema", "images": "images", "system_prompt": "system prompt",
     "append_system_prompt": "appended system prompt", "allowed_tools": "allowed tools",
-    "disallowed_tools": "disallowed tools", "dry_run": "dry run", "supervised": "supervised", "confine": "confine",
-    "exit_codes": "exit codes", "diffs": "diffs",
+    "disallowed_tools": "disallowed tools", "tool_list": "list of tools", "dry_run": "dry run",
+    "supervised": "supervised", "confine": "confine", "exit_codes": "exit codes", "diffs": "diffs",
     "cost": "cost",
 }  # fmt: skip
 

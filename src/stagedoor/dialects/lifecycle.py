@@ -415,6 +415,7 @@ def _session_started(event: canonical.Init, head: dict[str, Any]) -> LifecycleSe
         agent_type=event.agent,
         config=LifecycleSessionConfig(
             agent_type=event.agent or None,
+            project_id=event.project_id or None,
             working_directory=event.cwd or None,
             model=event.model or None,
             approval_mode=_named(event.approval, _APPROVALS),

@@ -21,7 +21,7 @@ _AGENT_IDS = {"claude": "claude-code"}
 
 _OPENED = (
     "agentVersion", "nativeSessionId", "resumed", "tier", "approval", "sandbox", "allowedTools", "disallowedTools",
-    "maxTurns",
+    "maxTurns", "projectId",
 )  # fmt: skip
 
 

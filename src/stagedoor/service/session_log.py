@@ -15,6 +15,7 @@ from stagedoor.unified.events import (
     Done,
     Error,
     Event,
+    Init,
     Notice,
     PermissionRequest,
     PermissionResolved,
@@ -285,6 +286,8 @@ class SessionLog:
         for event in self._with_dropped(events):
             seq += 1
             force_setattr(event, "seq", seq)
+            if isinstance(event, Init):
+                force_setattr(event, "project_id", view.project_id)
             if type(event) not in PLAIN:
                 view, rows = self._rows(project(view, event), event)
                 changes += rows

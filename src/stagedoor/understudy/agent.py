@@ -27,6 +27,7 @@ from stagedoor.wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST
 
 from .session import MODES, UnderstudySession
 from .store import StoredHeader, UnderstudyStore
+from .tools import TOOL_NAMES
 from .turn import perform
 
 VERSION = "0.1.0"
@@ -220,6 +221,7 @@ class Understudy:
             **members,
             "modes": {"currentModeId": session.mode, "availableModes": modes},
             "configOptions": _config_options(session),
+            "_meta": {"tools": [name for name in TOOL_NAMES if name not in session.without]},
         }
         return Answered(result, lambda: session.show(update))
 

@@ -23,6 +23,11 @@ KINDS = {
     "search_content": "search", "find_files": "search", "web_fetch": "fetch", "web_search": "fetch", "task": "think",
     "question": "other", "mcp": "other",
 }  # fmt: skip
+TOOL_NAMES = (
+    "shell", "read_file", "write_file", "edit_file", "delete_file", "search_content", "find_files", "task", "plan",
+    "question",
+)  # fmt: skip
+"""Those it has by itself."""
 
 
 class TurnCancelled(Exception):

@@ -35,6 +35,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     append_system_prompt: bool = False
     allowed_tools: bool = False
     disallowed_tools: bool = False
+    tool_list: bool = False
+    """`init.tools` names the tools that its model is offered."""
     dry_run: bool = True
     """The agent changes nothing when it is told so. Where it cannot be told, `confine` sees to it."""
     supervised: bool = True

@@ -105,6 +105,8 @@ class Init(Header, frozen=True, kw_only=True, tag="init"):
     allowed_tools: list[str] | None = None
     disallowed_tools: list[str] = []
     max_turns: int | None = None
+    project_id: str = ""
+    """The project of a server that it was opened for, where it was named."""
 
 
 class TurnStarted(Header, frozen=True, kw_only=True, tag="turn_started"):

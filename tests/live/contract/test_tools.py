@@ -42,6 +42,12 @@ def offered(scene: Any) -> set[str]:
     return {name.removeprefix("clock__") for name in names if "sums" not in name and name != "add"}
 
 
+def tools_in(turn: Any) -> set[str]:
+    """``init.tools``, but for the tools of MCP servers."""
+    [init] = turn.of(stagedoor.Init)
+    return {name for name in init.tools if "sums" not in name and "clock" not in name}
+
+
 @pytest.mark.drift
 def test_the_table_of_tools_is_what_the_program_offers(rig: Any, stage: Any, sums_server: Any, play: Any) -> None:
     if rig.is_embedded or left_out(rig):
@@ -56,9 +62,15 @@ def test_the_table_of_tools_is_what_the_program_offers(rig: Any, stage: Any, sum
             if rig.capabilities.permissions != "none":
                 options["can_use_tool"] = lambda request: stagedoor.Deny()  # some ask questions only then
             async with scene.conversation(**options) as talk:
-                await talk.turn("Say hello")
+                turn = await talk.turn("Say hello")
             assert offered(scene), "nothing was offered"
             assert offered(scene) - table == set(), "write these down in the agent's table of tools"
+            listed = tools_in(turn)
+            assert bool(listed) is rig.capabilities.tool_list
+            if listed:
+                plumbing = {tool.name for tool in catalog.agent(rig.agent).tools if tool.control == "plumbing"}
+                assert offered(scene) - plumbing - listed == set()
+                assert listed - plumbing - offered(scene) == set() or rig.agent == "qwen"  # those its search can find
 
     play(main)
 
@@ -105,7 +117,8 @@ def test_a_list_of_tools_holds_whatever_the_model_calls(
             assert [event.status for event in results if event.status == "success"] == [], turn.describe()
             if kinds and scene.model is not None and rig.agent != "kimi":  # it has no switch: a hook refuses the call
                 by_name = {tool.name: tool for tool in catalog.agent(rig.agent).tools}
-                tools = [by_name[name] for name in offered(scene) if by_name[name].control != "plumbing"]
+                names = offered(scene) | tools_in(turn)
+                tools = [by_name[name] for name in names if by_name[name].control != "plumbing"]
                 more = {"edit_file"} if rig.agent == "codex" else set()  # it has no switch, and is denied
                 assert {tool.kind for tool in tools if not tool.words & (kinds | more)} == set()
             # A resumed session has the lists it had, without being told again.

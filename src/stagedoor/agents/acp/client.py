@@ -249,6 +249,8 @@ class AcpClient:
             await session.set_effort(config.effort)
         for config_id, value in config.options.items():
             await session.set_config_option(config_id, value)
+        if self._profile.tool_list:
+            await session.list_tools(self._profile.tool_list, self._cwd)
 
     async def _connect(self) -> Connection:
         async with self._starting:

@@ -157,6 +157,14 @@ class PromptRequest(msgspec.Struct, frozen=True, rename="camel"):
     prompt: tuple[KnownBlock, ...]
 
 
+class ListToolsRequest(msgspec.Struct, frozen=True, rename="camel"):
+    """Which tools the model is offered. The protocol has no method for it; ``method`` is the agent's own."""
+
+    method: str
+    session_id: str
+    cwd: str
+
+
 Call: TypeAlias = (
     InitializeRequest
     | AuthenticateRequest
@@ -171,6 +179,7 @@ Call: TypeAlias = (
     | SetSessionModelRequest
     | SetSessionConfigOptionRequest
     | PromptRequest
+    | ListToolsRequest
 )
 
 METHODS: dict[type[Call], str] = {

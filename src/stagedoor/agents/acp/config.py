@@ -35,6 +35,7 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
     of commands; a prompt has to wait for that, at most so many seconds.
     ``missing_files_are_empty``: a missing file is answered as an empty one, because an error spoils creating it.
     ``broad_options``: permission options to choose only when there is no narrower one of the same kind.
+    ``tool_list``: a request of its own that it answers with ``{tools: [{name, enabled}]}``.
     """
 
     tool_name_in_id: str | None = None
@@ -43,6 +44,7 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
     replays_after_load: float = 0.0
     missing_files_are_empty: bool = False
     broad_options: tuple[str, ...] = ()
+    tool_list: str = ""
 
     def tool_name(self, tool_call_id: str) -> str | None:
         """The tool's own name where the id contains it."""

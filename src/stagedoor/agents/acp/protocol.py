@@ -29,6 +29,7 @@ from .commands import (
     ForkSessionRequest,
     InitializeRequest,
     ListSessionsRequest,
+    ListToolsRequest,
     LoadSessionRequest,
     McpServerHttp,
     McpServerSse,
@@ -181,7 +182,7 @@ class AcpProtocol:
         """Queue a request and return the number its answer will carry."""
         self._permit(command)
         self._listening = False
-        method = METHODS[type(command)]
+        method = command.method if isinstance(command, ListToolsRequest) else METHODS[type(command)]
         session_id: str = getattr(command, "session_id", "")
         number = self._peer.call(method, self._params(command))
         self._remember_call(number, method, session_id)
@@ -405,6 +406,8 @@ class AcpProtocol:
                 }
             case SetSessionConfigOptionRequest(session_id=session_id, config_id=config_id, value=bool(value)):
                 return {"sessionId": session_id, "configId": config_id, "type": "boolean", "value": value}
+            case ListToolsRequest(session_id=session_id, cwd=cwd):
+                return {"sessionId": session_id, "cwd": cwd}
             case _:
                 return command
 

@@ -277,6 +277,24 @@ class UntypedResponse(Stamped, frozen=True):
     result: msgspec.Raw
 
 
+class _ListedTool(msgspec.Struct, frozen=True):
+    name: str
+    enabled: bool = True
+
+
+class _ListedTools(msgspec.Struct, frozen=True):
+    tools: list[_ListedTool]
+
+
+def tool_names(result: msgspec.Raw) -> tuple[str, ...]:
+    """Of an agent's own answer, if it looks like a list of tools."""
+    try:
+        listed = msgspec.json.decode(bytes(result), type=_ListedTools).tools
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ()
+    return tuple(tool.name for tool in listed if tool.enabled)
+
+
 AgentResponse: TypeAlias = (
     InitializeResponse
     | AuthenticateResponse

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stagedoor.errors import LocalProtocolError, NotSupported, SessionEnded, StagedoorError
+from stagedoor.errors import AgentRefused, LocalProtocolError, NotSupported, SessionEnded, StagedoorError
 from stagedoor.transports.relay import Reader
 from stagedoor.transports.tasks import TaskOwner
 
@@ -18,6 +18,7 @@ from .commands import (
     Call,
     CancelNotification,
     CloseSessionRequest,
+    ListToolsRequest,
     PromptRequest,
     SetSessionConfigOptionRequest,
     SetSessionModelRequest,
@@ -33,6 +34,8 @@ from .responses import (
     SessionModelState,
     SessionModeState,
     SetSessionConfigOptionResponse,
+    UntypedResponse,
+    tool_names,
 )
 from .updates import KnownBlock, TextContent
 
@@ -55,6 +58,8 @@ class AcpSession:
         self._tasks = TaskOwner()
         self._attending = TaskOwner()
         self._closing: asyncio.Task[None] | None = None
+        self.tools: tuple[str, ...] = ()
+        """What its model is offered, where the agent has told."""
         connection.abandon_with(self, session_id)
 
     # ------------------------------------------------------------------------------------------------ what is known
@@ -195,6 +200,14 @@ class AcpSession:
         if isinstance(answer, SetSessionConfigOptionResponse) and not answer.config_options:  # it only says yes
             changed = [replace(one, current_value=value) if one.id == config_id else one for one in self.config_options]
             self._channel.config_options = changed
+
+    async def list_tools(self, method: str, cwd: str) -> None:
+        """Ask which tools its model is offered, by the agent's own ``method``. One that does not know it, or does not
+        answer in time, has told nothing."""
+        with contextlib.suppress(AgentRefused, TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                answer = await self._request(ListToolsRequest(method, self.session_id, cwd))
+                self.tools = tool_names(answer.result) if isinstance(answer, UntypedResponse) else ()
 
     @property
     def turn_id(self) -> int:

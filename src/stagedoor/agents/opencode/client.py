@@ -16,7 +16,7 @@ import msgspec
 
 from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.session import AcpSession
-from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError
+from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, StagedoorError
 from stagedoor.transports.executables import find_executable
 from stagedoor.transports.versions import CheckedVersion
 from stagedoor.wire.http import HttpRequest
@@ -25,6 +25,7 @@ from . import history
 from .commands import CreateSession, ModelName, OpenCodeForkSession, OpenSession, PermissionRule
 from .config import ACP_PROFILE, OpenCodeDriver, OpenCodeSessionConfig, permission_rules
 from .launch import GUARD_PROOF, INSTALL, PortInUse, launch, no_provider, unknown_session
+from .parts import SessionRecord
 from .server import VERSIONS, Server
 from .sessions import OpenCodeRunSession, OpenCodeSession, acp_config
 
@@ -35,6 +36,8 @@ HOSTED = "opencode"
 
 PORT_TRIES = 3
 NOT_FOUND = (400, 404)
+LISTING = 10.0
+"""How long it may take to tell its tools."""
 
 
 class _OfferedProvider(msgspec.Struct, frozen=True):
@@ -44,6 +47,10 @@ class _OfferedProvider(msgspec.Struct, frozen=True):
 
 class _OfferedProviders(msgspec.Struct, frozen=True):
     providers: list[_OfferedProvider] = []
+
+
+class _OfferedTool(msgspec.Struct, frozen=True):
+    id: str
 
 
 class _ConfiguredModel(msgspec.Struct, frozen=True):
@@ -162,6 +169,7 @@ class OpenCodeClient:
                 await check_model(server, config, cwd)
             await _open(server, config, resume)
             session = OpenCodeSession(server, config)
+            session.tools = await list_tools(server, config, cwd)
             if prompt is not None:
                 await session.send(prompt, attachments=config.attachments)
         except BaseException:
@@ -242,10 +250,39 @@ async def check_model(server: Server, config: OpenCodeSessionConfig, directory: 
             few = ", ".join(sorted(offered[model.provider_id])[:20]) or "none"
             raise LocalProtocolError(f"unknown model {model.model_id!r} of {model.provider_id}. Available: {few}")
         return
-    configured = await server.http.send(HttpRequest("GET", "/config", query=query))
-    with_model = msgspec.json.decode(configured.body, type=_ConfiguredModel).model if configured.ok else None
-    if with_model is None and set(offered) <= {HOSTED}:
+    if await _configured_model(server, query) is None and set(offered) <= {HOSTED}:
         raise no_provider(None)
+
+
+async def list_tools(server: Server, config: OpenCodeSessionConfig, directory: str) -> tuple[str, ...]:
+    """The tools that its own code offers the session's model, before permissions take any away. Those of MCP servers
+    are not among them. Nothing where it does not tell."""
+    query = {"directory": directory}
+    try:
+        async with asyncio.timeout(LISTING):
+            model = await _model_of(server, config, query)
+            if model is None:
+                return ()
+            query |= {"provider": model.provider_id, "model": model.model_id}
+            answer = await server.http.send(HttpRequest("GET", "/experimental/tool", query=query))
+            tools = msgspec.json.decode(answer.body, type=list[_OfferedTool]) if answer.ok else []
+    except (StagedoorError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
+    return tuple(tool.id for tool in tools)
+
+
+async def _model_of(server: Server, config: OpenCodeSessionConfig, query: Mapping[str, str]) -> ModelName | None:
+    """The one that will answer: asked for, the session's own, or the default."""
+    match server.protocol.record:
+        case SessionRecord(model={"providerID": str(provider), "id": str(model)}) if config.model is None:
+            return ModelName(provider, model)
+        case _:
+            return ModelName.parse(config.model or await _configured_model(server, query) or "")
+
+
+async def _configured_model(server: Server, query: Mapping[str, str]) -> str | None:
+    configured = await server.http.send(HttpRequest("GET", "/config", query=dict(query)))
+    return msgspec.json.decode(configured.body, type=_ConfiguredModel).model if configured.ok else None
 
 
 def require_guard(scratch: str) -> None:

@@ -58,6 +58,8 @@ class OpenCodeSession:
         self._config = config
         self._tasks = TaskOwner()
         self._closing: asyncio.Task[None] | None = None
+        self.tools: tuple[str, ...] = ()
+        """Its own tools for this model, where OpenCode has told them; permissions may take some away."""
         weakref.finalize(self, server.abandon).atexit = False
 
     @property

@@ -128,6 +128,15 @@ class _CallState(msgspec.Struct):
         return not self.raw_input and self.text.lstrip().startswith("{")
 
 
+def _tools_in(meta: dict[str, Any] | None) -> list[str]:
+    """The protocol has no place for the tools that the model is offered: an agent may tell them beside its answer."""
+    match (meta or {}).get("tools"):
+        case list() as names:
+            return [name for name in cast("list[object]", names) if isinstance(name, str)]
+        case _:
+            return []
+
+
 class AcpDictionary:
     def __init__(self, manner: Manner | None = None) -> None:
         self._manner = manner or Manner()
@@ -142,6 +151,8 @@ class AcpDictionary:
         self.report = AgentReport()
         self.model = ""
         """The one that was asked for: it is set right after the agent has opened its session with another."""
+        self.tools: tuple[str, ...] = ()
+        """What the model is offered, where the agent has told us in words of its own."""
         self.serves = False
         """What we serve in this session is told; a recording does not say what became of it."""
         self._served: dict[Id, str] = {}
@@ -495,6 +506,7 @@ class AcpDictionary:
             agent_version=about.version if about is not None else "",
             native_session_id=opened.session_id,
             resumed=resumed,
+            tools=list(self.tools) or _tools_in(opened.meta),
         )
 
     def _turn_ended(self, native: responses.PromptResponse) -> list[Event]:

@@ -49,6 +49,7 @@ CAPABILITIES = Capabilities(
         "permissions": "the agent decides what it asks about",
         "edit_input": "the protocol has no way to change a call's input",
         "fork": "where the agent offers it",
+        "tool_list": "where the agent names them in `_meta.tools` of its answer to session/new; most do not",
     },
 )
 

@@ -44,6 +44,7 @@ CAPABILITIES = Capabilities(
     effort=True,
     allowed_tools=True,
     disallowed_tools=True,
+    tool_list=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     confine=True,
     exit_codes=True,

@@ -36,7 +36,7 @@ from ...unified.settings import AgentCommand, AgentReport
 from ...unified.tools import operation_of
 from ...wire import shapes
 from .tool_results import EDITORS, TodoPlan, change_in, outcome_of
-from .tools import name_of, target_of
+from .tools import RENAMED, name_of, target_of
 from .turn_results import ApiFault, ClaudeSpending, Ending, broken_ending, ending_of
 
 SYNTHETIC, NO_CONTENT = "<synthetic>", "(no content)"
@@ -181,7 +181,7 @@ class ClaudeDictionary:
             Init(
                 model=native.model,
                 cwd=native.cwd,
-                tools=native.tools,
+                tools=[RENAMED.get(name, name) for name in native.tools],
                 agent_version=native.claude_code_version,
                 native_session_id=native.session_id,
                 resumed=self.resumed,

@@ -21,6 +21,9 @@ NAMES: dict[str, ToolName] = {
 }  # fmt: skip
 """Every other tool of Claude Code's own is ``other``, every ``mcp__…`` is ``mcp``."""
 
+RENAMED = {"Task": "Agent"}
+"""What its list of tools calls otherwise than its model and its calls do."""
+
 TOOLS: tuple[AgentTool, ...] = (
     AgentTool("Bash", "shell", ("files", "network", "process")),
     AgentTool("Monitor", "shell", ("files", "network", "process")),

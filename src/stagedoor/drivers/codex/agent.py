@@ -65,6 +65,7 @@ APP_SERVER = Capabilities(
     exit_codes=True,
     diffs=True,
     notes={
+        "tool_list": "neither its app-server nor exec tells which tools the model is offered",
         **NOTES,
         "permissions": "every command, patch and MCP call. An allowed command counts as full access: when the sandbox "
         "stops it, Codex may run it again without one, unasked. What the user's own rules of Codex allow is not asked; "
@@ -85,6 +86,7 @@ EXEC = replace(
     remember_session=False,
     steer=False,
     notes={
+        "tool_list": "neither its app-server nor exec tells which tools the model is offered",
         **NOTES,
         "permissions": "exec cannot ask: calls that need approval are refused; use driver='app-server'",
         "plan": "reported, without the step that is in progress",

@@ -40,6 +40,7 @@ CAPABILITIES = replace(
     effort=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
+        "tool_list": "the CLI does not tell which tools the model is offered",
         "permissions": "every call that acts, and files outside the workspace",
         "plan": "the CLI keeps its plan in a database of its own and shows none of it",
         "deny_message": "the CLI ends its turn when a call is refused, and the model is not told why",

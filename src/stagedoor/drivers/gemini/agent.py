@@ -59,6 +59,7 @@ STREAM = Capabilities(
     exit_codes=True,
     diffs=True,
     notes={
+        "tool_list": "the CLI does not tell which tools the model is offered",
         **NOTES,
         "permissions": "a headless run cannot ask: calls that need approval are refused; use driver='acp'",
         "autonomous": "the CLI refuses to edit build files (package.json, Makefile, …) in a headless run; use acp",
@@ -72,6 +73,7 @@ ACP = replace(
     remember_session=True,
     images=True,
     notes={
+        "tool_list": "the CLI does not tell which tools the model is offered",
         **NOTES,
         "permissions": "every call that acts, including commands that the CLI considers harmless; a tool the mode does "
         "not offer is not asked about and not reported, only the model is told",

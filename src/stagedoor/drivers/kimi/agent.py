@@ -40,6 +40,7 @@ CAPABILITIES = replace(
     effort=True,
     sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
+        "tool_list": "the CLI does not tell which tools the model is offered",
         "permissions": "commands, files and tools of servers; what it never asks about (fetching, searching the web, "
         "plans for later) it has only in autonomous sessions. Of a long command of a sub-agent it shows only the "
         "beginning: such a one is refused",

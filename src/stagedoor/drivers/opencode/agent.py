@@ -64,6 +64,7 @@ RUN = Capabilities(
     cost=True,
     notes={
         **NOTES,
+        "tool_list": "only over serve",
         "text_deltas": "this mode prints whole messages",
         "allowed_tools": "write_file and edit_file only together; a patch is both",
         "disallowed_tools": "write_file and edit_file only together; a patch is both",
@@ -84,8 +85,10 @@ SERVE = replace(
     remember_session=True,
     structured_output=True,
     append_system_prompt=True,
+    tool_list=True,
     notes={
         **NOTES,
+        "tool_list": "without the tools of MCP servers, which OpenCode does not list",
         "permissions": "every call that acts, including those of sub-agents",
         "edit_input": "OpenCode has no way to change a call's input; an edited call is refused",
         "deny_message": "with interrupt the message is not delivered: the turn ends at once",
@@ -104,8 +107,10 @@ ACP = replace(
     structured_output=False,
     images=False,
     append_system_prompt=False,
+    tool_list=False,
     notes={
         **SERVE.notes,
+        "tool_list": "only over serve",
         "subagents": "denied: a sub-agent's question is never forwarded over ACP and would wait for ever",
         "deny_message": "the model is only told that the user rejected the call",
         "max_turns": "its steps are not told over ACP",

@@ -41,7 +41,7 @@ from ...unified.events import PermissionRequest
 from ...unified.options import McpServer, Options
 from ..confinement import confinement_of
 from .acp_dictionary import OpenCodeAcpDictionary
-from .rights import lists_of, rules, stance_of
+from .rights import lists_of, offered, rules, stance_of
 from .run_dictionary import RunDictionary
 from .serve_dictionary import ServeDictionary, answers_in
 from .state import state_of
@@ -126,6 +126,8 @@ async def open_serve(prompt: str, options: Options, ask: Ask, dictionary: ServeD
     dictionary.guarded = config.ask_every_command
     session = await _open(prompt, options, config)
     assert isinstance(session, OpenCodeSession)
+    granted = rules(options, asks=True, policed=is_policed(options))
+    dictionary.tools = offered(session.tools, granted, lists_of(options))
     decisions.attach(session)
     return session
 

@@ -17,7 +17,8 @@ tool from the model's list; its own agent ``plan`` is not used, for it may run c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from ...agents.opencode.commands import Action
@@ -25,7 +26,7 @@ from ...errors import NotSupported
 from ...mcp.functions import HOST
 from ...unified.options import Approval, Options, Tier
 from ...unified.tool_lists import AgentTool, ServerTool, ToolLists, tool_lists
-from .tools import MCP_NAME, OWN_TOOLS, TITLE, permission_of
+from .tools import MCP_NAME, OWN_TOOLS, TITLE, name_of, permission_of
 
 Stance = Literal["read", "ask", "edit", "act"]
 Rules = dict[str, Action | Mapping[str, Action]]
@@ -71,6 +72,20 @@ def rules(options: Options, *, asks: bool, policed: bool = False) -> Rules:
 
 def lists_of(options: Options) -> ToolLists:
     return tool_lists(options, OWN_TOOLS, agent=TITLE, mcp_name=MCP_NAME)
+
+
+def offered(tools: Iterable[str], granted: Rules, lists: ToolLists) -> tuple[str, ...]:
+    """Those of OpenCode's own ``tools`` that its model sees: it takes away what the last rule denies."""
+
+    def is_denied(tool: str) -> bool:
+        permission = permission_of(tool)
+        matching = [rule for name, rule in granted.items() if fnmatch.fnmatchcase(permission, name)]
+        return bool(matching) and matching[-1] == "deny"
+
+    plumbing = {tool.name for tool in OWN_TOOLS if tool.control == "plumbing"}
+    return tuple(
+        tool for tool in tools if tool not in plumbing and not is_denied(tool) and lists.permits(tool, name_of(tool))
+    )
 
 
 def check_run(options: Options) -> None:

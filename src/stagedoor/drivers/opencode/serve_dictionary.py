@@ -64,6 +64,8 @@ class ServeDictionary:
         self._answered = False  # whether the last step of the agent itself had any text
         self.guarded = False
         """Whether OpenCode was started with the plugin that makes it ask about every command."""
+        self.tools: tuple[str, ...] = ()
+        """What the model is offered, as OpenCode told it."""
         self.on_call: Callable[[], None] = lambda: None
         """Called whenever a call's input becomes known: questions come before that."""
 
@@ -194,6 +196,7 @@ class ServeDictionary:
             cwd=record.directory if record is not None else "",
             agent_version=record.version if record is not None else "",
             native_session_id=record.id if record is not None else "",
+            tools=list(self.tools),
         )
 
     def _parent(self, session_id: str) -> str | None:

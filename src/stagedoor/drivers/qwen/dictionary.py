@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...agents.acp.config import AcpProfile
 from ...agents.acp.events import Event as AcpEvent
 from ...agents.acp.events import ExtensionNotification, RequestFailed
 from ...agents.acp.requests import RequestPermission
@@ -61,7 +62,8 @@ _STATUS = re.compile(r"[45]\d\d\b")
 BACKGROUND = ("background_task_completed", "background_notification")
 """Where its own words that a command in the background has ended come from, within an answer and after it."""
 ENDED_BY_SIGNAL = (130, 143)
-MANNER = Manner(tools=TOOLS, exit_code=_exit_code, parent=_parent, name=_name)
+PROFILE = AcpProfile(tool_list="qwen/status/workspace/tools")
+MANNER = Manner(tools=TOOLS, profile=PROFILE, exit_code=_exit_code, parent=_parent, name=_name)
 
 
 class QwenDictionary:
@@ -96,6 +98,8 @@ class QwenDictionary:
                 return self.protocol.translate(replace(native, usage=usage if usage != AcpUsage() else native.usage))
             case Exited() if native.code < 0 or native.code in ENDED_BY_SIGNAL:
                 return []  # the signal was ours, and the last lines of its standard error are chatter
+            case RequestFailed(method=PROFILE.tool_list):
+                return []  # a version that does not tell its tools
             case RequestFailed(message="Internal error", details={"details": str(reason)}):
                 status = _STATUS.match(reason)  # every failure is an internal error to it; what it was stands beside
                 code = int(status[0]) if status else native.code

@@ -24,7 +24,7 @@ from ..acp.opening import LISTING_SECONDS, config
 from ..acp.questions import AcpQuestions, stance_of
 from ..acp.retries import watch_retries
 from ..confinement import confinement_of, environ_of
-from .dictionary import QwenDictionary
+from .dictionary import PROFILE, QwenDictionary
 from .rights import MODES, excluded_tools, lists_of, settings_of
 from .state import state_of
 from .stored import failed_call, records_file
@@ -133,7 +133,8 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Qwen
     )
     environ, cwd = environ_of(options), start.cwd
     before = await asyncio.to_thread(size_of_records, options.resume, cwd, environ)
-    session = await open_launched(start, prompt, options, settings, questions)
+    session = await open_launched(start, prompt, options, settings, questions, profile=PROFILE)
+    dictionary.protocol.tools = session.tools
     session_id = session.session_id
     watch_retries(session, lambda: records_file(session_id, cwd, environ), failed_call, start=before)
     return session

@@ -38,6 +38,7 @@ CAPABILITIES = replace(
     permissions="all",
     allowed_tools=True,
     disallowed_tools=True,
+    tool_list=True,
     cost=True,
     exit_codes=True,
     subagents=True,
@@ -46,7 +47,9 @@ CAPABILITIES = replace(
     supervised=True,
     confine=True,
     notes={
-        **{field: note for field, note in CAPABILITIES_OF_ACP.notes.items() if field != "supervised"},
+        **{
+            field: note for field, note in CAPABILITIES_OF_ACP.notes.items() if field not in ("supervised", "tool_list")
+        },
         "permissions": "asks about every edit and command its mode does not allow",
         "sandbox": "readOnly is the dry run; workspaceWrite is confine='workspace'",
     },

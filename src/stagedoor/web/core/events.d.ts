@@ -26,6 +26,7 @@ declare namespace Unified {
     allowedTools?: string[] | null;
     disallowedTools?: string[];
     maxTurns?: number | null;
+    projectId?: string;
   }
 
   interface TurnStarted extends Header {
