@@ -32,7 +32,7 @@ NOBODY = 65534
 """PostgreSQL does not run as root; where we are root, it is this one's."""
 PATIENCE = 120.0
 SETTINGS = {
-    "listen_addresses": "", "fsync": "off", "full_page_writes": "off", "synchronous_commit": "off",
+    "listen_addresses": "", "fsync": "off", "full_page_writes": "off",
     "wal_level": "minimal", "max_wal_senders": "0", "shared_buffers": "32MB", "max_connections": "100",
     "autovacuum": "off", "dynamic_shared_memory_type": "mmap", "io_method": "sync",
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -70,7 +71,12 @@ class EngineConnection(Protocol):
 
 def is_lost(fault: BaseException) -> bool:
     """The connection is gone, and with it the answer; the engine may have carried out what was asked."""
-    return isinstance(fault, _AWAY)
+    return isinstance(fault, _AWAY) and not _is_about_tls(fault)
+
+
+def _is_about_tls(fault: BaseException) -> bool:
+    """It will be the same next time."""
+    return isinstance(fault, ssl.SSLError) or "SSL upgrade" in str(fault)
 
 
 class Engine:
@@ -146,6 +152,11 @@ class Engine:
 
 
 def _advice(fault: BaseException) -> str:
+    if _is_about_tls(fault):
+        return (
+            "the way to it must be encrypted and its certificate must fit its name: set ssl=on there, and name the "
+            "authority of the certificate with ?sslrootcert=FILE in the address"
+        )
     match fault:
         case asyncpg.exceptions.InvalidPasswordError() | asyncpg.exceptions.InvalidAuthorizationSpecificationError():
             return "check the role and its password (in a file that PGPASSFILE names, or in database_password_file)"
