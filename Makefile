@@ -6,6 +6,8 @@ PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
 CLIS   ?= .clis
 WORKERS ?= 4
 SECONDS ?= 600
+# Where it is set, every process of the tests reads and compiles our sources again.
+export PYTHONDONTWRITEBYTECODE :=
 # The make of macOS (3.81) knows less than the one of Linux.
 TIDY   := $(if $(filter output-sync,$(.FEATURES)),--output-sync)
 # Whatever stops, kills, interrupts or leaves orphans.
@@ -77,7 +79,7 @@ confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the
 	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
 
 portable: $(VENV)/.dev clis browser sandbox  ## run all that stops, kills and orphans again, with guards that may use nothing of Linux's own (25 minutes)
-	STAGEDOOR_GUARD=portable STAGEDOOR_TORTURE=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(KILLS) $(LIVE_KILLS)
+	STAGEDOOR_GUARD=portable STAGEDOOR_TORTURE=1 STAGEDOOR_KILLS=100 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(KILLS) $(LIVE_KILLS)
 
 torture: $(VENV)/.dev  ## start a thousand daemons under each strategy of the guard and count what is left (writes the table of docs/platforms.md)
 	$(BIN)/python -m tools.torture --daemons 1000

@@ -9,6 +9,8 @@ leaves half done is cleared away at once, so that no other test is blamed for it
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import re
 import shutil
@@ -21,9 +23,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.dealing import deal
 from tests.leftovers import has_failed, let_go, note_failure, watch_children
 
-hypothesis.settings.register_profile("here", deadline=None)  # a busy machine is no fault
+# A busy machine is no fault, and what failed once fails again: make test tries the same examples each time.
+hypothesis.settings.register_profile(
+    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    derandomize="STAGEDOOR_RANDOM" not in os.environ,
+)  # fmt: skip
 hypothesis.settings.load_profile("here")
 
 AGENTS_OWN = (".claude", ".claude.json", ".codex", ".gemini", ".config/opencode", ".local/share/opencode", ".opencode")
@@ -55,9 +62,18 @@ class Surroundings:
         self.home, self.temporary, self.cwd = (folder / name for name in ("home", "tmp", "cwd"))
         for place in (self.home, self.temporary, self.cwd):
             place.mkdir()
+        self._states = folder / "state"
+        self._states.mkdir()
+        self._numbers = itertools.count()
         self._real_home = Path("~").expanduser()
         self._before = self._agents_own()
         self._since: dict[str, str] = {}
+
+    def new_state_folder(self) -> Path:
+        """Numbered here: pytest would read the names of thousands of folders for each test, to find the next number."""
+        folder = self._states / f"stagedoor-home{next(self._numbers)}"
+        folder.mkdir(mode=0o700)
+        return folder
 
     def look(self, after: str) -> None:
         self._since = {name: self._since.get(name, after) for name in self._leftovers()}
@@ -128,11 +144,10 @@ def stagedoor_home(
     nothing_left_running: None,
     surroundings: Surroundings,
     request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Path]:
     """Stagedoor's own state goes to a scratch folder."""
-    folder = tmp_path_factory.mktemp("stagedoor-home")
+    folder = surroundings.new_state_folder()
     monkeypatch.setenv("STAGEDOOR_HOME", str(folder))
     yield folder
     surroundings.look(request.node.nodeid)
@@ -156,14 +171,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if str(item.path.relative_to(here)).startswith(SLOW) or item.get_closest_marker("live"):
             item.add_marker("slow")
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:  # each worker is given one run of the list, and steals from the others when it is done
-        ordered = sorted(items, key=_cost, reverse=True)
-        items[:] = [item for start in range(workers) for item in ordered[start::workers]]
+    if workers > 1:
+        items[:] = deal(items, workers, group=_group, seconds=_seconds)
 
 
-def _cost(item: pytest.Item) -> int:
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: no collection of garbage needs to look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _group(item: pytest.Item) -> str:
+    """The tests of a file of ``web`` share a browser and a server, which take longer to start than a test."""
+    return str(item.path) if "/web/" in item.nodeid else item.nodeid
+
+
+def _seconds(item: pytest.Item) -> float:
     """How long a test takes, roughly: OpenCode needs seconds to start, and waits long before it tries again."""
     name = item.nodeid
+    if "test_kill.py" in name:
+        return 60
     if item.get_closest_marker("live"):
-        return (4 if "opencode" in name else 3) + ("test_faults" in name or "test_limits" in name)
-    return 2 if "test_kill" in name or "/web/" in name else 1 if item.get_closest_marker("slow") else 0
+        return (16 if "opencode" in name else 8) * (2 if "test_faults" in name or "test_limits" in name else 1)
+    return 3 if "/web/" in name else 1 if item.get_closest_marker("slow") else 0

@@ -6,7 +6,12 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+
+import pytest
+
+from tests.dealing import deal
 
 LEAKS = """
 import tempfile
@@ -80,6 +85,25 @@ def test_what_a_test_leaves_running_fails_no_other(tmp_path: Path) -> None:
         ("ERROR", "test_leaves"),
     ], ran.stdout
     assert "processes were left running, and have been ended" in ran.stdout
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_the_tests_are_dealt_out_fairly(workers: int) -> None:
+    costs = {**{f"slow{n}": 8.0 for n in range(9)}, **{f"page{n}": 3.0 for n in range(7)}}
+    items = [*(f"quick{n}" for n in range(101)), *costs]
+    dealt = deal(
+        items, workers,
+        group=lambda item: "page" if item.startswith("page") else item, seconds=lambda item: costs.get(item, 0),
+    )  # fmt: skip
+    assert sorted(dealt) == sorted(items)
+    where = [dealt.index(f"page{n}") for n in range(7)]
+    assert where == list(range(where[0], where[0] + 7))
+    ends = [sum((len(items) + before) // workers for before in range(part)) for part in range(workers + 1)]
+    parts = [dealt[start:end] for start, end in pairwise(ends)]
+    loads = [sum(costs.get(item, 0) for item in part) for part in parts]
+    assert max(loads) - min(loads) <= 21
+    for part in parts:
+        assert [item for item in part if item in costs] == part[: sum(item in costs for item in part)]
 
 
 def run_inner(folder: Path, name: str, code: str) -> subprocess.CompletedProcess[str]:

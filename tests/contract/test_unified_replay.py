@@ -123,7 +123,9 @@ ANYTHING = st.one_of(st.binary(max_size=80), st.sampled_from([b"{}", b"[]", b"nu
 
 
 @pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent, _, name in DRIVERS])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=30, deadline=None
+)
 @given(garbage=st.lists(ANYTHING, max_size=8))
 def test_any_bytes_end_with_exactly_one_done(agent: str, name: str, garbage: list[bytes]) -> None:
     lines = [line for line in garbage if line.strip()]

@@ -26,7 +26,8 @@ from websockets.exceptions import ConnectionClosedError, InvalidHandshake, Inval
 
 from tests.processes import with_environment
 
-KILLS = 100
+KILLS = int(os.environ.get("STAGEDOOR_KILLS", "30"))
+"""``make portable`` kills it a hundred times."""
 SESSIONS = 3
 """That run at the same time."""
 MOST_EVENTS = 80

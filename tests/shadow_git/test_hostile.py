@@ -91,7 +91,7 @@ def test_no_repository_makes_anything_run(tmp_path: Path) -> None:
     ]
     done = subprocess.run(
         [*recorder, "-o", str(trace), sys.executable, str(HERE / "verbs.py"), *plan],
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=1200,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=3600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     outcomes: list[list[Any]] = [json.loads(line) for line in done.stdout.splitlines()]

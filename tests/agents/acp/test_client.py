@@ -143,28 +143,33 @@ async def _never(question: RequestPermission) -> Any:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize(
-    ("config", "outcome"),
-    [
-        (AcpSessionConfig(can_use_tool=lambda question: "allow_once"), "yes"),
-        (AcpSessionConfig(can_use_tool=lambda question: "allow_always"), "yes-always"),
-        (AcpSessionConfig(can_use_tool=lambda question: "reject_once"), "no"),
-        (AcpSessionConfig(can_use_tool=lambda question: "reject_always"), "never"),
-        (AcpSessionConfig(can_use_tool=lambda question: None), "cancelled"),
-        (AcpSessionConfig(can_use_tool=_allow_later), "yes-always"),
-        (AcpSessionConfig(), "no"),
-        (AcpSessionConfig(can_use_tool=_broken), "no"),
-        (AcpSessionConfig(can_use_tool=lambda question: "sure"), "no"),  # type: ignore[arg-type,return-value]
-        (AcpSessionConfig(can_use_tool=_never, permission_timeout=0.05), "no"),
-    ],
-    ids=["once", "always", "reject", "reject-always", "cancel", "async", "nobody", "broken", "nonsense", "timeout"],
-)
-def test_permission(tmp_path: Path, config: AcpSessionConfig, outcome: str) -> None:
+PERMISSIONS = {
+    "once": (AcpSessionConfig(can_use_tool=lambda question: "allow_once"), "yes"),
+    "always": (AcpSessionConfig(can_use_tool=lambda question: "allow_always"), "yes-always"),
+    "reject": (AcpSessionConfig(can_use_tool=lambda question: "reject_once"), "no"),
+    "reject-always": (AcpSessionConfig(can_use_tool=lambda question: "reject_always"), "never"),
+    "cancel": (AcpSessionConfig(can_use_tool=lambda question: None), "cancelled"),
+    "async": (AcpSessionConfig(can_use_tool=_allow_later), "yes-always"),
+    "nobody": (AcpSessionConfig(), "no"),
+    "broken": (AcpSessionConfig(can_use_tool=_broken), "no"),
+    "nonsense": (AcpSessionConfig(can_use_tool=lambda question: "sure"), "no"),  # type: ignore[arg-type,return-value]
+    "timeout": (AcpSessionConfig(can_use_tool=_never, permission_timeout=0.05), "no"),
+}
+"""How somebody answers, and what the agent hears."""
+
+
+def test_permission(tmp_path: Path) -> None:
     async def main() -> None:
-        async with await AcpClient(AGENT, tmp_path).create_session("ask", config) as session:
-            received = await turn(session.events)
-            assert [event.tool_call.title for event in received if isinstance(event, RequestPermission)] == ["rm -rf /"]
-            assert text_in(received) == outcome
+        client = AcpClient(AGENT, tmp_path, share_process=True)  # it takes a second to start
+        async with await client.create_session():
+            outcomes: dict[str, str] = {}
+            for name, (config, _) in PERMISSIONS.items():
+                async with await client.create_session("ask", config) as session:
+                    received = await turn(session.events)
+                    requests = [event for event in received if isinstance(event, RequestPermission)]
+                    assert (name, [request.tool_call.title for request in requests]) == (name, ["rm -rf /"])
+                    outcomes[name] = text_in(received)
+        assert outcomes == {name: outcome for name, (_, outcome) in PERMISSIONS.items()}
 
     run(main())
 

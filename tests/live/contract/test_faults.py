@@ -30,7 +30,7 @@ FAULTS: dict[str, Any] = {
 
 PART = ("HTTP 401", "HTTP 429", "cut connection")
 """What stands for all of them where a driver does not play everything."""
-LANES = 4
+LANES = 2
 
 
 def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any, plays_everything: bool) -> None:
