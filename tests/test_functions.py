@@ -219,6 +219,30 @@ def test_arguments_that_a_person_has_emptied_do_not_allow_the_ones_before(tmp_pa
     assert (calls, answers) == ([], [])
 
 
+def test_every_way_to_run_takes_functions(options: dict[str, Any]) -> None:
+    desk = Desk()
+    prompt = script(call("book", title="Emma"))
+    more = {**options, "tier": "autonomous", "tools": desk.tools}
+    assert stagedoor.run_sync("understudy", prompt, **more).status == "success"
+
+    async def main() -> None:
+        async with asyncio.timeout(BOUND):
+            async with stagedoor.open("understudy", **more) as session:
+                for title in ("Ulysses", "Dune"):  # the same functions in every turn
+                    async for _ in session.send(script(call("book", title=title))):
+                        pass
+            tasks = [
+                stagedoor.Task("understudy", script(call("book", title="One")), options={"tools": desk.tools}),
+                stagedoor.Task("understudy", script(call("book", title="Two"))),
+            ]
+            async for _ in stagedoor.run_parallel(tasks, **more):
+                pass
+
+    asyncio.run(main())
+    assert desk.calls[:3] == ["book Emma 1", "book Ulysses 1", "book Dune 1"]
+    assert sorted(desk.calls[3:]) == ["book One 1", "book Two 1"]
+
+
 def test_an_interrupted_turn_cancels_its_calls(options: dict[str, Any]) -> None:
     ends: list[str] = []
 

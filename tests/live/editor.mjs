@@ -47,6 +47,7 @@ await acp
     const { sessionId, configOptions } = await agent.request(methods.session.new, { cwd: task.cwd, mcpServers: [] });
     seen.options = configOptions.map((option) => option.id);
     const prompt = [{ type: "text", text: task.prompt }];
+    if (task.image) prompt.push({ type: "image", data: task.image, mimeType: "image/png" });
     seen.stop = (await agent.request(methods.session.prompt, { sessionId, prompt })).stopReason;
     seen.listed = (await agent.request(methods.session.list, {})).sessions.length;
     await agent.request(methods.session.close, { sessionId });

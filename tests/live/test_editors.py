@@ -34,6 +34,7 @@ pytestmark = [
 ]
 SCRIPT: Script = [shell("echo from the agent > made.txt"), say("All done.")]
 SAID = "All done."
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
 
 class Stage:
@@ -41,6 +42,7 @@ class Stage:
 
     def __init__(self, folder: Path, agent: str, model: ScriptedModel) -> None:
         self.agent = agent
+        self.model = model
         self.project = folder / "project"
         self.project.mkdir()
         self.folder = folder
@@ -96,8 +98,12 @@ def run_typescript(task: dict[str, Any]) -> dict[str, Any]:
 
 def drive_by_typescript(stage: Stage) -> None:
     command = {"command": stage.command[0], "args": stage.command[1:], "env": stage.env}
-    seen = run_typescript({**command, "cwd": str(stage.project), "prompt": stage.prompt, "answer": "allow_once"})
+    takes_pictures = stage.agent != "understudy"
+    task = {"cwd": str(stage.project), "prompt": stage.prompt, "answer": "allow_once"}
+    seen = run_typescript({**command, **task, "image": PICTURE if takes_pictures else ""})
     stage.check(seen["text"], seen["questions"])
+    if takes_pictures:
+        assert any(PICTURE in json.dumps(request.body) for request in stage.model.requests)
     assert seen["replayed"].strip() == SAID
     assert (seen["agent"], seen["stop"], seen["listed"]) == ("stagedoor", "end_turn", 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -40,11 +41,17 @@ class Posts:
             self._seen.append(scope["method"])
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex", "kimi"])
+CASES = [("claude", "stdio"), ("codex", "stdio"), ("kimi", "stdio"), ("codex", "http"), ("claude", "http")]
+
+
+@pytest.mark.parametrize(("agent", "over"), CASES, ids=lambda word: word)
 def test_an_agent_uses_another_agent(
-    agent: str, tmp_path: Path, scripted_model: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+    agent: str, over: str, tmp_path: Path, scripted_model: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session of a real agent starts one of the embedded agent: seen as its child, with its rights, in its folder."""
+    """A session of a real agent starts one of the embedded agent: seen as its child, with its rights, in its folder.
+    Over streamable HTTP it is a caller with a token for this door, and with the rights of that."""
+    if (agent, over) == ("claude", "http") and os.environ.get("STAGEDOOR_CONTRACT") != "1":
+        pytest.skip("played by make contract")
     executable = find_cli(agent)
     if executable is None:
         pytest.skip(f"{agent} is not installed: run `make clis`")
@@ -54,7 +61,7 @@ def test_an_agent_uses_another_agent(
     work = [
         mcp("stagedoor", "list"),  # the first turn may be faster than the program that serves the tools
         mcp("stagedoor", "start", prompt=INNER, agent="understudy", tier="autonomous"),
-        mcp("stagedoor", "start", prompt=INNER, agent="understudy"),
+        mcp("stagedoor", "start", prompt=INNER, agent="understudy", cwd=str(repo)),
         *([mcp("stagedoor", "wait", seconds=50)] * 3),
         say("Done."),
     ]
@@ -80,6 +87,10 @@ def test_an_agent_uses_another_agent(
         arguments = ("-m", "stagedoor.cli", "mcp", "--server", url, "--token-file", str(token))
         async with asyncio.timeout(BOUND), listening(app, settings, socket):
             servers = {"stagedoor": McpServer(command=sys.executable, args=arguments)}
+            if over == "http":
+                _, secret = await app.state.devices.add("device-model", "model", "call")
+                headers = {"Authorization": f"Bearer {secret}"}
+                servers = {"stagedoor": McpServer(transport="http", url=f"{url}/mcp", headers=headers)}
             spec = SessionSpec(prompt="greet", agent=agent, cwd=str(repo), mcp_servers=servers, keep_open=True)
             top = await service.sessions.create(spec)
             while len(posts) < 3:  # initialize, initialized, tools/list
@@ -95,13 +106,15 @@ def test_an_agent_uses_another_agent(
                 for record in await service.events.read(top.id)
                 if record.type == "tool_result"
             ]
-            children = [view for view in await service.sessions.list(Query()) if view.parent == top.id]
+            children = [view for view in await service.sessions.list(Query()) if view.id != top.id]
+            assert [view.parent for view in children] == [top.id if over == "stdio" else ""], outputs
             assert [(view.agent, view.tier, view.cwd) for view in children] == [
                 ("understudy", "supervised", str(repo))
             ], outputs
             assert children[0].result == "done below"
             assert (repo / "made-below").exists()
-            assert "may do more than the one that starts it" in outputs[1], outputs
+            refusal = "may do more than the one that starts it" if over == "stdio" else "is more than you may ask for"
+            assert refusal in outputs[1], outputs
             assert "done below" in outputs[-1], outputs
 
     asyncio.run(scene())

@@ -113,6 +113,7 @@ def test_what_the_rules_allow_is_done_in_the_editor(serve: Any, tmp_path: Path) 
             assert desk.calls[-1] == "terminal/release"
             events = [record.type for record in await server.service.events.read(session, 0, 500)]
             assert events.count("tool_result") == 5  # the log has them as it has those that we do
+            assert "[an image: image/png, 3 bytes]" in await desk.prompt(session, "updates")
 
     run(scene)
 

@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from stagedoor import catalog
-from stagedoor.agents.acp.config import Host
 from stagedoor.api import conversation
 from stagedoor.errors import BadRequest, NotAllowed, NotSupported, PolicyError, SessionNotFound
 from stagedoor.permissions.audit import FILE_NAME, audit_log
@@ -30,6 +29,9 @@ from stagedoor.unified.options import APPROVALS, Approval, Confine, Options, Tie
 from .config.settings import AgentSettings, Settings
 from .views import PolicyRules, SessionSpec, SessionView
 from .workspaces.trust import Trust
+
+if TYPE_CHECKING:
+    from stagedoor.agents.acp.config import Host
 
 OURS = "STAGEDOOR_"
 SESSION_VARIABLE = "STAGEDOOR_SESSION"

@@ -7,10 +7,10 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stagedoor.agents.acp.config import Host
 from stagedoor.errors import (
     AgentRefused,
     BadRequest,
@@ -41,6 +41,9 @@ from .views import AttachedFile, QueuedPrompt, SessionSpec, SessionView
 from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
 from .workspaces.attachments import attach
 from .workspaces.undoing import Undoing
+
+if TYPE_CHECKING:
+    from stagedoor.agents.acp.config import Host
 
 _log = logging.getLogger("stagedoor.service")
 

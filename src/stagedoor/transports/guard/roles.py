@@ -10,6 +10,7 @@ import signal
 import stat
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from .strategies import tree_of
@@ -67,7 +68,7 @@ class Guard:
                 break
         is_alone = is_alone or os.getppid() != self._keeper
         if is_alone:
-            self._tell("lost")
+            _tell(self._control, "lost")
         self._kill_all()
         if is_alone and _is_cut_off(self._control):  # nobody else is there to do it
             _remove(self._folders)
@@ -82,13 +83,13 @@ class Guard:
         failure = os.read(error_read, 64)
         os.close(error_read)
         if failure:
-            self._tell(f"failed {failure.decode()}")
+            _tell(self._control, f"failed {failure.decode()}")
             return False
         # Let go of the agent's pipes, or their other ends would never see the end.
         null = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(null, number)
-        self._tell(f"started {self._child}")
+        _tell(self._control, f"started {self._child}")
         return True
 
     def _become_agent(self, guard: int, error_write: int) -> None:
@@ -150,18 +151,12 @@ class Guard:
 
     def _reap(self) -> bool:
         """Collect what has ended; true once the agent itself has."""
-        ended = False
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return ended
-            if pid == 0:
-                return ended
-            if pid == self._child:
-                self._child = 0
-                self._tell(f"exited {os.waitstatus_to_exitcode(status)}")
-                ended = True
+        status = _collect(self._child)
+        if status is None:
+            return False
+        self._child = 0
+        _tell(self._control, f"exited {os.waitstatus_to_exitcode(status)}")
+        return True
 
     def _end_rest(self) -> None:
         """The agent is over: ask what it left behind to end, for a moment."""
@@ -176,23 +171,11 @@ class Guard:
             rest = self._tree.rest()
 
     def _kill_all(self) -> None:
-        deadline = time.monotonic() + KILL_BOUND
-        rest = self._tree.hold_still()
-        while rest:
-            for pid in rest:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+        left = _end_tree(self._tree, self._reap)
+        if left:
+            _tell(self._control, f"left {left}")
+        else:
             self._reap()
-            if time.monotonic() > deadline:
-                self._tell(f"left {len(rest)}")
-                return
-            time.sleep(0.005)
-            rest = self._tree.rest()
-        self._reap()
-
-    def _tell(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._control, line.encode() + b"\n")
 
 
 class SeriesGuard:
@@ -267,7 +250,7 @@ class SeriesGuard:
         os.close(error_read)
         watch = Watch(self._tree, [self._control, wake_read])
         while True:
-            status = self._reap(child)
+            status = _collect(child)
             if status is not None:
                 break
             ready = watch.wait()
@@ -295,21 +278,27 @@ class SeriesGuard:
         self._folders = []
         return True
 
-    def _reap(self, child: int) -> int | None:
-        """Collect what has ended; the status of ``child`` once it has."""
-        found = None
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return found
-            if pid == 0:
-                return found
-            if pid == child:
-                found = status
+
+def _collect(child: int) -> int | None:
+    """Collect what has ended; the status of ``child`` once it has."""
+    found = None
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return found
+        if pid == 0:
+            return found
+        if pid == child:
+            found = status
 
 
-def _end_tree(tree: Tree) -> int:
+def _tell(control: int, line: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(control, line.encode() + b"\n")
+
+
+def _end_tree(tree: Tree, reap: Callable[[], object] = lambda: _collect(0)) -> int:
     """Kill every process below. Returns how many could not be."""
     deadline = time.monotonic() + KILL_BOUND
     rest = tree.hold_still()
@@ -317,9 +306,7 @@ def _end_tree(tree: Tree) -> int:
         for pid in rest:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+        reap()
         if time.monotonic() > deadline:
             return len(rest)
         time.sleep(0.002)
@@ -379,9 +366,9 @@ class Keeper:
             self._tree.inherit(self._guard)
         left = _end_tree(self._tree) if status or self._tree.adopts else 0
         if left:
-            self._tell(f"left {left}")
+            _tell(self._control, f"left {left}")
         if status:
-            self._tell("lost")
+            _tell(self._control, "lost")
         if self._folders and (status or not self._cleared) and self._is_orphaned():
             _remove(self._folders)
 
@@ -396,10 +383,6 @@ class Keeper:
                 return False
             time.sleep(0.005)
         return True
-
-    def _tell(self, line: str) -> None:
-        with contextlib.suppress(OSError):
-            os.write(self._control, line.encode() + b"\n")
 
 
 def _is_cut_off(control: int) -> bool:
