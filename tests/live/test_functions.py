@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +13,16 @@ from typing import Any
 import pytest
 
 import stagedoor
-from stagedoor.testing import ScriptedModel, mcp, say
+from stagedoor.testing import ScriptedModel, mcp, say, shell, write_file
 
 from .conftest import Rig
 
 pytestmark = pytest.mark.live
 BOUND = 300.0
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+
+WITHOUT_PICTURES = ("opencode", "copilot", "qwen")
+"""They do not pass a tool's picture on to a model of which they know nothing."""
 
 
 class Desk:
@@ -27,11 +33,11 @@ class Desk:
 
     async def play(self, rig: Rig, model: ScriptedModel, root: Path, tier: str) -> list[stagedoor.Event]:
         @stagedoor.tool(reads=True)
-        def look_up(word: str, context: stagedoor.ToolContext) -> str:
+        def look_up(word: str, context: stagedoor.ToolContext) -> list[object]:
             """Look a word up."""
             self.calls.append(f"look_up {word}")
             self.call_ids.append(context.call_id)
-            return f"{word}: a small bird"
+            return [f"{word}: a small bird", stagedoor.Image(base64.b64decode(PICTURE))]
 
         async def book(title: str) -> dict[str, str]:
             """Book a title."""
@@ -76,6 +82,8 @@ def test_functions_as_tools(rig: Rig, tmp_path: Path, scripted_model: Callable[.
     assert desk.questions == ([("book", {"title": "Emma"}), ("book", {"title": "Ulysses"})] if asks else [])
     results = [event for event in events if isinstance(event, stagedoor.ToolResult)]
     assert (results[0].status, "wren: a small bird" in results[0].output) == ("success", True)
+    seen = any(PICTURE in json.dumps(request.body) for request in model.requests)
+    assert seen == (rig.agent not in WITHOUT_PICTURES)
     assert results[-1].status in ("denied", "error")
     # One driver tells of a call only when it is over.
     ids = {event.tool_use_id for event in events if isinstance(event, stagedoor.ToolUse)}
@@ -90,9 +98,24 @@ def test_functions_in_other_tiers(
     if rig.is_embedded:
         pytest.skip("tests/test_functions.py")
     desk = Desk()
-    model = scripted_model([mcp("host", "look_up", word="wren"), mcp("host", "book", title="Emma"), say("Done.")])
+    calls_of_functions = [mcp("host", "look_up", word="wren"), mcp("host", "book", title="Emma")]
+    acting = (
+        [shell("touch by-command"), write_file(str(tmp_path / "repo" / "by-edit.txt"), "x")]
+        if tier == "dry-run"
+        else []
+    )
+    model = scripted_model([calls_of_functions[0], *acting, calls_of_functions[1], say("Done.")])
     events = asyncio.run(desk.play(rig, model, tmp_path, tier))
+    assert list((tmp_path / "repo").iterdir()) == []
     calls = {"dry-run": ["look_up wren"], "autonomous": ["look_up wren", "book Emma"]}[tier]
-    # These have no tool of a server in their plan mode.
-    assert desk.calls == ([] if tier == "dry-run" and rig.agent in ("gemini", "qwen") else calls), events
+    print(
+        "XX",
+        [
+            (type(e).__name__, getattr(e, "name", ""), getattr(e, "status", ""), getattr(e, "output", ""))
+            for e in events
+            if type(e).__name__ in ("ToolUse", "ToolResult", "PermissionRequest", "Notice", "Error")
+        ],
+        [r.tools for r in model.requests][:1],
+    )
+    assert desk.calls == calls, events
     assert desk.questions == []

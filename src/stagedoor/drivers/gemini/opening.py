@@ -24,6 +24,7 @@ from ...agents.gemini import (
 )
 from ...agents.gemini.commands import literal_over_acp
 from ...errors import NotSupported, SessionNotFound
+from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
 from ...transports.tasks import TaskOwner
 from ...unified.decisions import Allow, Ask, Deny
@@ -33,9 +34,10 @@ from ...unified.options import Options
 from ..acp.opening import image_block
 from ..confinement import confinement_of, is_confined
 from .acp_dictionary import GeminiAcpDictionary
-from .rules import DRY_RUN, MODES, lists_of, rules, stance_of
+from .rules import DRY_RUN, lists_of, mode_of, readers_of, rules, stance_of
 from .state import state_of
 from .stream_dictionary import StreamDictionary
+from .tools import MCP_NAME
 from .trust import PROJECT_PATHS, with_trust
 
 
@@ -54,7 +56,7 @@ def config_of(options: Options, driver: GeminiDriver) -> GeminiSessionConfig:
     lists = lists_of(options)
     return GeminiSessionConfig(
         driver=driver,
-        approval_mode=MODES[stance_of(options)],
+        approval_mode=mode_of(options),
         model=options.model,
         policy=rules(options, asks=driver is GeminiDriver.ACP),
         max_session_turns=options.max_turns,
@@ -121,6 +123,7 @@ class GeminiQuestions:
         self._stance = stance_of(options)
         self._lists = lists_of(options)
         self._listed = self._lists.limits
+        self._readers = {MCP_NAME.format(server=HOST, tool=name) for name in readers_of(options)}
         self._options = options
         self._ask = ask
         self._dictionary = dictionary
@@ -135,7 +138,8 @@ class GeminiQuestions:
         request = self._dictionary.request(question)
         if self._stance == "edit" and self._is_listed(request) and is_free_edit(request, self._options):
             return "allow_once"
-        decision = Deny(DRY_RUN) if self._stance == "read" else await self._ask(request)
+        barred = self._stance == "read" and request.native_name not in self._readers
+        decision = Deny(DRY_RUN) if barred else await self._ask(request)
         if isinstance(decision, Allow):
             self._dictionary.allow(question.tool_call.tool_call_id)
             return "allow_once"  # "always" would let more through than this one: all edits, or a whole program

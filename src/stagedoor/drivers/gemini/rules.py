@@ -2,10 +2,12 @@
 
 | tier, approval       | stance | mode      | over ACP                               | over stream-json (none to ask) |
 |----------------------|--------|-----------|----------------------------------------|--------------------------------|
-| dry-run, readOnly    | read   | `plan`    | what acts is refused                   | the same                       |
+| dry-run, readOnly    | read   | `plan` *  | what acts is refused                   | the same                       |
 | ask, askDangerous    | ask    | `default` | what acts is asked                     | what acts is refused           |
 | supervised, autoEdit | edit   | `default` | the same; most edits we allow at once  | the same                       |
 | autonomous, autoAll  | act    | `yolo`    | all runs                               | all, save edits of build files |
+
+* ``default`` with functions of the caller's that only read, see ``mode_of``.
 
 Edits are asked about so that we see them: one of a file from which something runs later must be asked about, and no
 pattern over arguments knows where a link leads. Where nobody can be asked, no edit runs for the same reason.
@@ -69,7 +71,8 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
     match stance:
         case "read":
             acting = (*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES)
-            return (*_refuse(acting, DRY_RUN), *refused, _free(HARMLESS), *closing)
+            readers = _functions(options, stance, asks=asks)
+            return (*readers, *_refuse(acting, DRY_RUN), *_unlisted(lists, stance), _free(HARMLESS), *closing)
         case "act":
             return (*refused, *closing)
         case "ask" | "edit":
@@ -80,11 +83,25 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
 
 def _functions(options: Options, stance: Stance, *, asks: bool) -> list[PolicyRule]:
     """The caller's own functions decide about each call themselves. Where somebody can be asked over this driver, that
-    is better than inside a call. In plan mode the program has no tool of a server, whatever a rule says.
+    is better than inside a call; in a dry run all tools of servers are asked about then, and only these are allowed.
     """
-    if not options.tools or asks or stance == "read":
+    if not (readers_of(options) if stance == "read" else options.tools and not asks):
         return []
-    return _served(ServerTool(HOST), Decision.ALLOW)
+    if not asks:
+        return _served(ServerTool(HOST), Decision.ALLOW)
+    return [PolicyRule(tool_name="*", mcp_name="*", decision=Decision.ASK_USER, priority=HIGHEST, args_pattern=ANY)]
+
+
+def mode_of(options: Options) -> ApprovalMode:
+    """In plan mode the program has no tool of a server, whatever a rule says. With functions that only read, a dry run
+    is kept by the rules alone: they refuse the same, and what they do not know is asked about, which is refused too."""
+    stance = stance_of(options)
+    return ApprovalMode.DEFAULT if stance == "read" and readers_of(options) else MODES[stance]
+
+
+def readers_of(options: Options) -> list[str]:
+    """The caller's functions that only read."""
+    return [tool.name for tool in options.tools if tool.reads]
 
 
 def _refuse(tools: tuple[str, ...], why: str) -> list[PolicyRule]:

@@ -21,11 +21,11 @@ from ...unified.decisions import Ask
 from ...unified.options import Options
 from ..acp.launched import open_launched
 from ..acp.opening import LISTING_SECONDS, config
-from ..acp.questions import AcpQuestions, stance_of
+from ..acp.questions import AcpQuestions
 from ..acp.retries import watch_retries
 from ..confinement import confinement_of, environ_of
 from .dictionary import PROFILE, QwenDictionary
-from .rights import MODES, excluded_tools, lists_of, settings_of
+from .rights import excluded_tools, lists_of, mode_of, settings_of
 from .state import state_of
 from .stored import failed_call, records_file
 from .trust import (
@@ -81,7 +81,7 @@ def launch_of(options: Options) -> Launch:
     if not options.trust:
         env |= git_environment(options)
     argv = [*command_of(find(options.executable, environ), environ), "--acp"]
-    argv += ["--approval-mode", MODES[stance_of(options)]]
+    argv += ["--approval-mode", mode_of(options)]
     argv += ["--model", options.model] if options.model else []
     if excluded := tuple(dict.fromkeys((*excluded_tools(options), *withheld_tools(options)))):
         argv += ["--exclude-tools", ",".join(excluded)]

@@ -2,10 +2,12 @@
 
 | tier, approval       | mode      | what happens                                        |
 |----------------------|-----------|-----------------------------------------------------|
-| dry-run, readOnly    | `plan`    | what acts is refused by the CLI itself              |
+| dry-run, readOnly    | `plan` *  | what acts is refused by the CLI itself              |
 | ask, askDangerous    | `default` | what acts is asked, harmless commands too           |
 | supervised, autoEdit | `default` | the same; most edits we allow at once               |
 | autonomous, autoAll  | `yolo`    | all runs                                            |
+
+* `default` with functions of the caller's that only read, see ``mode_of``.
 
 Its own `auto` (where it starts when nobody says otherwise) lets a model decide, and `auto-edit` lets edits run that we
 would not see. In `default` it runs commands unasked that it takes for harmless, and whatever was once allowed "always";
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...mcp.functions import HOST
 from ...unified.options import Options
 from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
 from ..acp.questions import Stance, stance_of
@@ -54,14 +57,31 @@ def permission_rules(options: Options) -> dict[str, list[str]]:
     """Of these the CLI follows the strictest, whatever the user's or a project's own settings allow."""
     lists, stance = lists_of(options), stance_of(options)
     denied = [*excluded_tools(options), *(_name(one) for one in lists.denied.servers)]
-    if lists.denied.all_servers or stance == "read":
+    if lists.denied.all_servers or (stance == "read" and not has_readers(options)):
         denied.append(EVERY_SERVER)
+    elif stance == "read":  # those of others that we know of; whatever else there is, is asked about, and refused
+        denied += [f"mcp__{name}" for name in options.mcp_servers if name != HOST]
+        denied += [name for name in ACTING if name not in denied and not EVERY_COMMAND.startswith(name)]
     if stance == "read":
         denied.append(EVERY_COMMAND)
     rules = {"deny": denied} if denied else {}
     if stance in ("ask", "edit"):
         rules["ask"] = [*ACTING, EVERY_SERVER]
+    elif stance == "read" and has_readers(options):
+        rules["ask"] = [EVERY_SERVER]
     return rules
+
+
+def has_readers(options: Options) -> bool:
+    """Whether there are functions of the caller's that only read."""
+    return any(tool.reads for tool in options.tools)
+
+
+def mode_of(options: Options) -> str:
+    """Its plan mode takes every tool of a server for one that acts. With functions that only read, a dry run is kept by
+    the rules alone: they take away what acts, and what they do not know is asked about, and refused."""
+    stance = stance_of(options)
+    return MODES["ask"] if stance == "read" and has_readers(options) else MODES[stance]
 
 
 def _name(entry: ServerTool) -> str:
@@ -76,6 +96,6 @@ def settings_of(options: Options) -> dict[str, Any]:
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
         "ui": {"enableFollowupSuggestions": False},
         "experimental": {"emitToolUseSummaries": False},
-        "tools": {"todoWrite": {"enabled": True}, "approvalMode": MODES[stance_of(options)]},
+        "tools": {"todoWrite": {"enabled": True}, "approvalMode": mode_of(options)},
         "permissions": permission_rules(options),
     }
