@@ -90,7 +90,7 @@ def _table(seed: str) -> str:
     before = ""
     for section, row in sections(seed):
         key = key_of(section, row)
-        tests = " ".join(f"`tests/seeds/test_{seed}.py::{name}`" for name in tables.covers.get(key, "").split())
+        tests = " ".join(f"`{_place(seed, name)}`" for name in tables.covers.get(key, "").split())
         if key in tables.headings:
             state, why = "–", tables.headings[key]
         elif key in tables.differs:
@@ -101,6 +101,12 @@ def _table(seed: str) -> str:
         rows.append(f"| {shown} | {row} | {state} | {tests} | {why} |".replace("|  |", "| |"))
         before = section
     return HEADER + "\n".join(rows) + "\n"
+
+
+def _place(seed: str, name: str) -> str:
+    """A test of this client, or of another one's: ``001::test_…``."""
+    client, _, test = name.rpartition("::")
+    return f"tests/seeds/test_{client or seed}.py::{test}"
 
 
 def _summary(tables: str) -> str:

@@ -17,6 +17,23 @@ from stagedoor.errors import ProcessExited
 Ends = Callable[[Any], bool]
 
 
+def check_stored(stored: Any, **facts: Any) -> None:
+    """``SessionInfo``: who, where, since when; ``git_branch`` where there is one. Times are milliseconds here."""
+    assert {name: getattr(stored, name) for name in facts} == facts, stored
+    assert 1_600_000_000_000 < stored.started_ms <= stored.updated_ms
+
+
+def read_fields(event: Any, *names: str) -> tuple[Any, ...]:
+    """Fields by their dotted names, as the document's classes nest them."""
+    values: list[Any] = []
+    for name in names:
+        value = event
+        for part in name.split("."):
+            value = getattr(value, part)
+        values.append(value)
+    return tuple(values)
+
+
 def check_event(event: Any, session_id: str, turn_id: int) -> None:
     """The base class of every event: ``sessionId``, ``turnId`` (0 before the first prompt), ``timestamp``."""
     assert event.session_id == session_id, event

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from pathlib import Path
+from typing import Any
+
+from stagedoor.errors import StagedoorError
 
 
 def recorder(folder: Path, program: Path | str | None = None) -> tuple[Path, Path]:
@@ -28,3 +32,12 @@ def flags(record: Path) -> set[str]:
     lines = record.read_text().splitlines()
     words = [part for word in lines for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     return {*words, *(f"{one} {other}" for one, other in itertools.pairwise(words))}
+
+
+async def words_of(client: Any, record: Path, config: Any, *, resumed: str = "") -> set[str]:
+    """The words with which a native client starts its program for this config."""
+    create, resume = client.create_session, client.resume_session
+    with contextlib.suppress(StagedoorError):
+        async with await (resume(resumed, "Go on.", config) if resumed else create("Go.", config)) as session:
+            await session.wait()
+    return flags(record)

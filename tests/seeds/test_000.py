@@ -28,7 +28,7 @@ from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.testing import ScriptedModel, edit_file, find_cli, read_file, say, shell
 from stagedoor.transports.confinement.mechanism import choose
 from tests.seeds.client_000 import AgentClient, Board, Json, Refused, adapt, of
-from tests.seeds.recording import flags, recorder
+from tests.seeds.recording import flags, recorder, words_of
 
 BOUND = 240.0
 
@@ -60,12 +60,12 @@ COVERS: dict[str, str] = {
     "3.4 › Error Event": "test_the_board",
     "3.5 WebSocket Protocol": "test_the_board test_a_session_that_is_not_there test_who_speaks_what "
     "test_a_session_by_its_programs_own_id",
-    "3.6 CLI Arguments": "test_the_arguments_of_claude_code",
-    "3.6 CLI Arguments | `--resume <session-id>`": "test_the_arguments_of_claude_code",
+    "3.6 CLI Arguments": "test_the_arguments_of_claude_code 001::test_the_config_of_claude",
+    "3.6 CLI Arguments | `--resume <session-id>`": "test_the_arguments_of_claude_code 001::test_the_config_of_claude",
     "3.6 CLI Arguments | `--dangerously-skip-permissions`": "test_the_arguments_of_claude_code",
-    "3.6 CLI Arguments | `--allowedTools <list>`": "test_the_arguments_of_claude_code",
-    "3.6 CLI Arguments | `--model <model>`": "test_the_arguments_of_claude_code",
-    "3.6 CLI Arguments | `--max-turns <n>`": "test_the_arguments_of_claude_code",
+    "3.6 CLI Arguments | `--allowedTools <list>`": "test_the_arguments_of_claude_code 001::test_the_config_of_claude",
+    "3.6 CLI Arguments | `--model <model>`": "test_the_arguments_of_claude_code 001::test_the_config_of_claude",
+    "3.6 CLI Arguments | `--max-turns <n>`": "test_the_arguments_of_claude_code 001::test_the_config_of_claude",
     "3.7 Permission Control": "test_hooks test_approval_modes test_lists_of_tools",
     "4.1 › Start Session": "test_the_arguments_of_codex test_what_the_document_shows_of_the_clis",
     "4.1 › Resume Session": "test_the_arguments_of_codex",
@@ -76,25 +76,25 @@ COVERS: dict[str, str] = {
     "4.4 › Command Execution": "test_what_the_document_shows_of_the_clis",
     "4.4 › File Change": "test_what_the_document_shows_of_the_clis",
     "4.4 › MCP Tool Call": "test_what_the_document_shows_of_the_clis",
-    "4.5 CLI Arguments": "test_the_arguments_of_codex",
+    "4.5 CLI Arguments": "test_the_arguments_of_codex test_a_unified_session_of_the_real_codex 001::test_the_config_of_codex",
     "4.5 CLI Arguments | `exec`": "test_the_arguments_of_codex",
     "4.5 CLI Arguments | `--output-jsonl`": "test_the_arguments_of_codex",
     "4.5 CLI Arguments | `--output-schema <file>`": "test_the_arguments_of_codex",
-    "4.5 CLI Arguments | `--ask-for-approval`": "test_hooks",
-    "4.5 CLI Arguments | `--model <name>`": "test_the_arguments_of_codex",
+    "4.5 CLI Arguments | `--ask-for-approval`": "test_hooks test_a_unified_session_of_the_real_codex",
+    "4.5 CLI Arguments | `--model <name>`": "test_the_arguments_of_codex test_a_unified_session_of_the_real_codex",
     "4.5 CLI Arguments | `--cd <path>`": "test_the_arguments_of_codex",
-    "4.5 CLI Arguments | `--full-auto`": "test_the_arguments_of_codex",
-    "4.5 CLI Arguments | `--env KEY=val`": "test_the_arguments_of_codex",
-    "4.5 CLI Arguments | `resume`": "test_the_arguments_of_codex",
+    "4.5 CLI Arguments | `--full-auto`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
+    "4.5 CLI Arguments | `--env KEY=val`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
+    "4.5 CLI Arguments | `resume`": "test_the_arguments_of_codex test_a_unified_session_of_the_real_codex",
     "4.5 CLI Arguments | `resume --last`": "test_a_unified_session",
     "4.6 Permission Control": "test_hooks test_the_arguments_of_codex",
-    "4.6 Permission Control | `never`": "test_the_arguments_of_codex",
-    "4.6 Permission Control | `untrusted`": "test_hooks",
-    "4.6 Permission Control | `read-only`": "test_the_arguments_of_codex",
-    "4.6 Permission Control | `workspace-write`": "test_the_arguments_of_codex",
-    "4.6 Permission Control | `danger-full-access`": "test_the_arguments_of_codex",
+    "4.6 Permission Control | `never`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
+    "4.6 Permission Control | `untrusted`": "test_hooks test_a_unified_session_of_the_real_codex",
+    "4.6 Permission Control | `read-only`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
+    "4.6 Permission Control | `workspace-write`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
+    "4.6 Permission Control | `danger-full-access`": "test_the_arguments_of_codex 001::test_the_config_of_codex",
     "5.1 › Start Session": "test_the_arguments_of_gemini",
-    "5.1 › Resume Session": "test_the_arguments_of_gemini",
+    "5.1 › Resume Session": "test_the_arguments_of_gemini 001::test_gemini",
     "5.2 Event Types": "test_what_the_document_shows_of_the_clis",
     "5.3 Event Message Format": "test_what_the_document_shows_of_the_clis",
     "5.3 › Content Event": "test_what_the_document_shows_of_the_clis",
@@ -104,16 +104,16 @@ COVERS: dict[str, str] = {
     "5.4 CLI Arguments": "test_the_arguments_of_gemini",
     "5.4 CLI Arguments | `--prompt <text>`": "test_the_arguments_of_gemini",
     "5.4 CLI Arguments | `--output-format <fmt>`": "test_the_arguments_of_gemini",
-    "5.4 CLI Arguments | `--approval-mode <mode>`": "test_the_arguments_of_gemini",
+    "5.4 CLI Arguments | `--approval-mode <mode>`": "test_the_arguments_of_gemini 001::test_the_config_of_gemini",
     "5.4 CLI Arguments | `--yolo`": "test_the_arguments_of_gemini",
-    "5.4 CLI Arguments | `--auto-edit`": "test_the_arguments_of_gemini",
+    "5.4 CLI Arguments | `--auto-edit`": "test_the_arguments_of_gemini 001::test_the_config_of_gemini",
     "5.4 CLI Arguments | `--sandbox`": "test_the_arguments_of_gemini",
-    "5.4 CLI Arguments | `--model <name>`": "test_the_arguments_of_gemini",
-    "5.4 CLI Arguments | `--resume`": "test_the_arguments_of_gemini",
+    "5.4 CLI Arguments | `--model <name>`": "test_the_arguments_of_gemini 001::test_the_config_of_gemini",
+    "5.4 CLI Arguments | `--resume`": "test_the_arguments_of_gemini 001::test_gemini",
     "5.4 CLI Arguments | `--allowed-tools <list>`": "test_the_arguments_of_gemini",
     "5.5 Permission Control": "test_the_arguments_of_gemini",
-    "5.5 Permission Control | `default`": "test_the_arguments_of_gemini",
-    "5.5 Permission Control | `auto_edit`": "test_the_arguments_of_gemini",
+    "5.5 Permission Control | `default`": "test_the_arguments_of_gemini 001::test_gemini",
+    "5.5 Permission Control | `auto_edit`": "test_the_arguments_of_gemini 001::test_the_config_of_gemini",
     "5.5 Permission Control | `yolo`": "test_the_arguments_of_gemini",
     "6.1 Terminology Mapping": "test_a_unified_session",
     "6.1 Terminology Mapping | Session ID": "test_a_session_by_its_programs_own_id",
@@ -150,12 +150,12 @@ COVERS: dict[str, str] = {
     "6.4 Permission Mode Mapping | Auto-approve file edits": "test_approval_modes",
     "6.4 Permission Mode Mapping | Auto-approve all": "test_approval_modes test_the_sandbox_of_the_workspace",
     "6.4 Permission Mode Mapping | Sandbox execution": "test_the_sandbox_of_the_workspace",
-    "6.4 Permission Mode Mapping | Full system access": "test_the_arguments_of_codex",
+    "6.4 Permission Mode Mapping | Full system access": "test_the_arguments_of_codex 001::test_the_config_of_codex",
     "7.1 Design Goals": "test_a_unified_session test_the_board",
     "7.2 Unified Event Model": "test_a_unified_session",
     "7.3 Unified Session Model": "test_a_unified_session test_approval_modes test_lists_of_tools "
     "test_the_sandbox_of_the_workspace",
-    "7.4 › Session Started": "test_a_unified_session test_the_sandbox_of_the_workspace",
+    "7.4 › Session Started": "test_a_unified_session test_the_sandbox_of_the_workspace test_a_unified_session_of_the_real_codex",
     "7.4 › Turn Started": "test_a_unified_session",
     "7.4 › Text Chunk": "test_a_unified_session",
     "7.4 › Tool Started": "test_a_unified_session",
@@ -198,14 +198,14 @@ COVERS: dict[str, str] = {
     "8.3 › Claude Code Session Event": "test_the_board test_the_board_with_the_real_claude_code",
     "8.3 › Codex CLI Thread Event": "test_what_the_document_shows_of_the_clis",
     "8.3 › Gemini CLI Stream Event": "test_what_the_document_shows_of_the_clis",
-    "9.2 Usage Example": "test_a_unified_session",
+    "9.2 Usage Example": "test_a_unified_session test_a_unified_session_of_the_real_codex",
     "9.3 Transport Selection": "test_the_board test_the_arguments_of_codex test_the_arguments_of_gemini",
     "9.4 Error Handling Strategy": "test_errors_of_a_session",
     "9.5 Backpressure and Flow Control": "test_buffer_and_cancel",
     "9.6 Testing Strategy": "test_what_the_document_shows_of_the_clis",
     "Appendix B: Environment Variables": "test_the_sandbox_of_the_workspace",
     "Appendix B: Environment Variables | API Key": "test_the_sandbox_of_the_workspace",
-    "Appendix B: Environment Variables | Model": "test_the_arguments_of_claude_code test_the_arguments_of_gemini",
+    "Appendix B: Environment Variables | Model": "test_the_arguments_of_claude_code test_the_arguments_of_gemini 001::test_the_config_of_claude 001::test_the_config_of_codex 001::test_the_config_of_gemini",
 }
 DIFFERS: dict[str, str] = {
     "1. Executive Summary | Claude Code": "the real CLI speaks JSON lines on stdio; REST and WebSocket are the server's",
@@ -515,6 +515,45 @@ def test_a_unified_session(serve: Any, script: Script) -> None:
     bounded(main)
 
 
+@pytest.mark.live
+def test_a_unified_session_of_the_real_codex(serve: Any, settings: Settings, tmp_path: Path) -> None:
+    """§7.3, §9.2: each field of ``SessionConfig``, by what the program asks of its model and what is there afterwards;
+    the client answers; and the session is resumed by its id."""
+    story = [shell("touch not"), shell("touch made"), say("Done."), shell("touch later"), say("Again.")]
+    with ScriptedModel(story) as model:
+        agents = real(model, settings, "codex", tmp_path / "home")
+
+        async def main() -> None:
+            async with serve(dialect="lifecycle", agents=agents) as server:
+                client = AgentClient(server.url, server.headers, "codex")
+
+                async def answer(event: Json) -> None:
+                    if (question := event.get("permissionRequest")) is not None:
+                        refused = "not" in question["target"]
+                        body = {"decision": "deny" if refused else "allow"}
+                        await client.call("POST", f"/api/permissions/{question['requestId']}", json=body)
+
+                config = {
+                    "projectId": PROJECT, "workingDirectory": str(server.workspace / PROJECT), "model": "gpt-5.5",
+                    "approvalMode": "ask", "sandboxMode": "workspaceWrite", "allowedTools": ["shell", "read"],
+                    "blockedTools": ["read"],
+                }  # fmt: skip
+                session_id = await client.create_session("First.", **config)
+                events = await client.events(session_id, answer)
+                assert events[0]["config"] == {"agentType": "codex", **config}
+                assert [event["denied"] for event in of(events, "toolFailed")] == [True]
+                assert {request.model for request in model.requests} == {"gpt-5.5"}
+                resumed = await client.resume_session(session_id, "Second.")
+                again = await client.events(resumed, answer)
+                assert again[0]["config"] == events[0]["config"]
+                assert "First." in json.dumps(model.requests[-1].body)
+                made = {path.name for path in (server.workspace / PROJECT).iterdir()}
+                assert made == {"src", "made", "later"}
+
+        bounded(main)
+        model.assert_consumed()
+
+
 ASKED = {
     "ask": ["edit_file", "shell", "shell"], "askDangerous": [FETCHED], "autoEdit": ["shell", "shell"], "autoAll": [],
 }  # fmt: skip
@@ -576,22 +615,28 @@ def test_lists_of_tools(serve: Any, script: Script) -> None:
 
 
 @pytest.mark.live
-@pytest.mark.parametrize("agent", ["claude", "gemini"])
+@pytest.mark.parametrize("agent", ["claude", "codex", "gemini"])
 def test_the_sandbox_of_the_workspace(serve: Any, settings: Settings, tmp_path: Path, agent: str) -> None:
-    """§6.4, §7.3 ``workspaceWrite``: both programs write in the workspace and nowhere else, and nobody is asked."""
+    """§6.4, §7.3 ``workspaceWrite``: each program writes in the workspace and nowhere else, and nobody is asked."""
     if agent == "claude" and not (shutil.which("bwrap") and shutil.which("socat")):
         pytest.skip("bubblewrap or socat is not installed, and Claude Code's sandbox needs both")
     try:
         asyncio.run(choose())
     except StagedoorError as missing:
         pytest.skip(str(missing))
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    tries = [shell("touch inside"), shell(f"touch {outside}/made"), say("Done.")]
-    # A short home: Claude Code's sandbox makes sockets in it, whose names may have 107 letters.
-    with tempfile.TemporaryDirectory(prefix="h") as home, ScriptedModel(tries) as model:
-        agents = real(model, settings, agent, Path(home))
-        assert agents[agent].env[{"claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}[agent]]
+    # A short home: Claude Code's sandbox makes sockets in it, whose names may have 107 letters. And a place outside that
+    # is not in the temporary folder, where Codex lets a workspace's commands write.
+    with tempfile.TemporaryDirectory(prefix="h") as home, tempfile.TemporaryDirectory(dir="/var/tmp") as outside:
+        tries = [shell("touch inside"), shell(f"touch {outside}/made"), say("Done.")]
+        sandboxed(serve, settings, agent, tries, Path(home))
+        assert list(Path(outside).iterdir()) == []
+
+
+def sandboxed(serve: Any, settings: Settings, agent: str, tries: list[Any], home: Path) -> None:
+    with ScriptedModel(tries) as model:
+        agents = real(model, settings, agent, home)
+        keys = {"claude": "ANTHROPIC_API_KEY", "codex": "SCRIPTED_API_KEY", "gemini": "GEMINI_API_KEY"}
+        assert agents[agent].env[keys[agent]]
 
         async def main() -> None:
             async with serve(dialect="lifecycle", agents=agents) as server:
@@ -602,7 +647,6 @@ def test_the_sandbox_of_the_workspace(serve: Any, settings: Settings, tmp_path: 
                 assert (shown["approvalMode"], shown["sandboxMode"]) == ("autoAll", "workspaceWrite")
                 assert len(of(events, "toolStarted")) == 2
                 assert (server.workspace / PROJECT / "inside").exists(), of(events, "toolCompleted")
-                assert list(outside.iterdir()) == []
 
         bounded(main)
 
@@ -815,13 +859,10 @@ def test_the_arguments_of_claude_code(tmp_path: Path) -> None:
 
     async def main() -> None:
         client = ClaudeClient(tmp_path, str(wrapper), {"HOME": str(tmp_path)})
-        with contextlib.suppress(StagedoorError):
-            async with await client.resume_session(UNKNOWN, "Go on.", config) as session:
-                await session.wait()
         assert {
             f"--resume {UNKNOWN}", "--allow-dangerously-skip-permissions", "--allowedTools Read,Glob",
             "--model claude-sonnet-4-5", "--max-turns 3",
-        } <= flags(record)  # fmt: skip
+        } <= await words_of(client, record, config, resumed=UNKNOWN)  # fmt: skip
 
     bounded(main)
 
@@ -844,18 +885,14 @@ def test_the_arguments_of_codex(tmp_path: Path) -> None:
             async with await client.create_session("First.", config) as session:
                 await session.wait()
             words = flags(record)
-            with contextlib.suppress(StagedoorError):
-                async with await client.resume_session(session.session_id, "Second.", config) as resumed:
-                    await resumed.wait()
+            resumed = await words_of(client, record, config, resumed=session.session_id)
         assert {"exec", "--json", "--output-schema", f"-C {tmp_path}", "-"} <= words
         assert any("workspace-write" in word for word in words)
         assert "First." not in words  # the prompt is standard input
-        assert f"resume {session.session_id}" in flags(record)
+        assert f"resume {session.session_id}" in resumed
         for mode in SandboxMode:
-            with contextlib.suppress(StagedoorError):
-                async with await client.create_session("Third.", CodexSessionConfig(sandbox_mode=mode)) as last:
-                    await last.wait()
-            assert any(mode.value in word for word in flags(record)), mode
+            words = await words_of(client, record, CodexSessionConfig(sandbox_mode=mode))
+            assert any(mode.value in word for word in words), mode
 
     bounded(main)
 
@@ -865,24 +902,17 @@ def test_the_arguments_of_gemini(tmp_path: Path) -> None:
     wrapper, record = recorder(tmp_path)
     client = GeminiClient(tmp_path, str(wrapper), {"HOME": str(tmp_path)})
 
-    async def words(config: GeminiSessionConfig, resumed: str = "") -> set[str]:
-        with contextlib.suppress(StagedoorError):
-            create, resume = client.create_session, client.resume_session
-            async with await (resume(resumed, "Go on.", config) if resumed else create("First.", config)) as session:
-                await session.wait()
-        return flags(record)
-
     async def main() -> None:
         for mode in (ApprovalMode.DEFAULT, ApprovalMode.AUTO_EDIT, ApprovalMode.YOLO):
             config = GeminiSessionConfig(
                 approval_mode=mode, sandbox=True, model="gemini-2.5-flash", allowed_tools=("read_file",)
             )
-            received = await words(config)
+            received = await words_of(client, record, config)
             assert {
                 "--output-format stream-json", f"--approval-mode {mode.value}", "--model gemini-2.5-flash", "--sandbox",
                 "--policy",
             } <= received  # fmt: skip
-            assert "First." not in received  # the prompt is standard input
-        assert f"--resume {UNKNOWN}" in await words(GeminiSessionConfig(), resumed=UNKNOWN)
+            assert "Go." not in received  # the prompt is standard input
+        assert f"--resume {UNKNOWN}" in await words_of(client, record, GeminiSessionConfig(), resumed=UNKNOWN)
 
     bounded(main)

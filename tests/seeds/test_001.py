@@ -1,10 +1,13 @@
 """Document 001 as its own client uses it: the native clients of the real CLIs, and of any ACP agent."""
 
+# ruff: noqa: E501 (lines as the document prints them)
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import tempfile
 import typing
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -14,23 +17,32 @@ import pytest
 
 from stagedoor.agents.acp import AcpClient, AcpSessionConfig, PromptResponse, RequestPermission
 from stagedoor.agents.acp import events as acp_events
-from stagedoor.agents.claude import CanUseTool, ClaudeClient, ClaudePermissionMode, ClaudeSessionConfig, TurnSettled
+from stagedoor.agents.claude import (
+    CanUseTool,
+    ClaudeClient,
+    ClaudePermissionMode,
+    ClaudeProtocol,
+    ClaudeSessionConfig,
+    TurnSettled,
+)
 from stagedoor.agents.claude import events as claude_events
 from stagedoor.agents.codex import CodexClient, CodexSessionConfig
 from stagedoor.agents.codex import client as codex_client
-from stagedoor.agents.codex.config import SandboxMode
+from stagedoor.agents.codex.config import ApprovalPolicy, SandboxMode
 from stagedoor.agents.codex.notifications import TurnCompletedNotification
+from stagedoor.agents.codex.protocol import ExecProtocol
 from stagedoor.agents.gemini import ApprovalMode, GeminiClient, GeminiSessionConfig
 from stagedoor.agents.gemini import acp as gemini_acp
 from stagedoor.agents.gemini import events as gemini_events
+from stagedoor.agents.gemini.protocol import StreamProtocol
 from stagedoor.agents.opencode import events as opencode_events
 from stagedoor.errors import LocalProtocolError
-from stagedoor.testing import ScriptedModel, find_cli, say, shell
+from stagedoor.testing import ScriptedModel, find_cli, say, shell, write_file
 from stagedoor.transports.launch import Exited
 from stagedoor.understudy import command
 from stagedoor.wire.permission import PermissionBehavior
 from stagedoor.wire.stamps import Stamped
-from tests.seeds.client_001 import NativeClient
+from tests.seeds.client_001 import NativeClient, check_stored, read_fields
 
 BOUND = 240.0
 
@@ -40,21 +52,24 @@ COVERS: dict[str, str] = {
     "2.1 Directory Structure": "test_every_event_of_every_library_has_the_three_facts",
     "2.2 Common Patterns (Not Shared Code)": "test_claude test_codex_exec test_gemini test_any_acp_agent",
     "3.1 Overview": "test_claude",
-    "3.2 › claude_types.dart": "test_claude test_the_four_answers",
-    "3.2 › claude_events.dart": "test_claude test_every_event_of_every_library_has_the_three_facts",
-    "3.2 › claude_config.dart": "test_claude test_delegate_needs_its_function",
+    "3.2 › claude_types.dart": "test_claude test_the_four_answers test_the_blocks_of_the_document",
+    "3.2 › claude_events.dart": "test_claude test_the_events_of_the_document "
+    "test_every_event_of_every_library_has_the_three_facts",
+    "3.2 › claude_config.dart": "test_the_config_of_claude test_delegate_needs_its_function",
     "3.2 › claude_session.dart": "test_claude",
-    "3.2 › claude_client.dart": "test_claude",
+    "3.2 › claude_client.dart": "test_claude test_the_config_of_claude",
     "4.1 Overview": "test_codex_exec",
-    "4.2 › codex_types.dart": "test_codex_exec",
-    "4.2 › codex_events.dart": "test_codex_exec test_every_event_of_every_library_has_the_three_facts",
-    "4.2 › codex_config.dart": "test_codex_exec",
+    "4.2 › codex_types.dart": "test_codex_exec test_the_config_of_codex test_the_events_of_the_document",
+    "4.2 › codex_events.dart": "test_codex_exec test_the_events_of_the_document "
+    "test_every_event_of_every_library_has_the_three_facts",
+    "4.2 › codex_config.dart": "test_the_config_of_codex",
     "4.2 › codex_session.dart": "test_codex_exec test_codex_app_server",
     "4.2 › codex_client.dart": "test_codex_exec",
     "5.1 Overview": "test_gemini",
-    "5.2 › gemini_types.dart": "test_gemini",
-    "5.2 › gemini_events.dart": "test_gemini test_every_event_of_every_library_has_the_three_facts",
-    "5.2 › gemini_config.dart": "test_gemini",
+    "5.2 › gemini_types.dart": "test_gemini test_the_events_of_the_document",
+    "5.2 › gemini_events.dart": "test_gemini test_the_events_of_the_document "
+    "test_every_event_of_every_library_has_the_three_facts",
+    "5.2 › gemini_config.dart": "test_the_config_of_gemini",
     "5.2 › gemini_session.dart": "test_gemini",
     "5.2 › gemini_client.dart": "test_gemini",
     "6.2 Error Handling": "test_a_process_that_dies",
@@ -67,6 +82,15 @@ DIFFERS: dict[str, str] = {
     "3.1 Overview": "the control channel asks; the MCP server of the document is one more way (`delegate`)",
     "3.2 › claude_session.dart": "`cancel` does not send SIGTERM, which would leave the tool's shell running",
     "3.2 › claude_client.dart": "a prompt is never an argument: it is limited, and other users see it",
+    "3.2 › claude_types.dart": "what the library makes of its own is named otherwise: `ClaudeStoredSession` (times in "
+    "milliseconds), `CanUseTool`, `PermissionResultAllow`; the four answers are `PermissionBehavior`, for every agent",
+    "3.2 › claude_config.dart": "`permissionHandler` is `can_use_tool`, which works in every mode; `delegate` needs it",
+    "4.2 › codex_config.dart": "by the names of today's flags: `dangerously_bypass_approvals_and_sandbox`, `web_search`, "
+    "`env`; without a policy nobody is asked, as `exec` cannot ask",
+    "4.2 › codex_events.dart": "`threadId` is `session_id`, as in every library; a failed turn's message is `error.message`",
+    "5.2 › gemini_types.dart": "a stored session has its folder (`cwd`) in place of the hash of it",
+    "5.2 › gemini_events.dart": "a tool's fields are the event's own; code and message of an error are in `error`",
+    "5.2 › gemini_config.dart": "`debug` is any flag (`extra_args`); `sandboxImage` is sent as `GEMINI_SANDBOX_IMAGE`",
     "4.2 › codex_types.dart": "today's CLI prints `command_execution` for `tool_call`; both are read",
     "4.2 › codex_session.dart": "`exec` and, where somebody is to be asked, the app-server",
     "5.2 › gemini_client.dart": "listed from the files: `gemini --list-sessions` calls the model",
@@ -98,8 +122,18 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def environment(model: ScriptedModel, agent: str, folder: Path) -> Any:
-    (folder / "repo").mkdir(exist_ok=True)
+    """A repository on the branch ``trunk``, with an origin."""
+    git = folder / "repo" / ".git"
+    for name in ("objects", "refs/heads"):
+        (git / name).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/trunk\n")
+    remote = '[remote "origin"]\n\turl = https://example.test/repo.git\n'
+    (git / "config").write_text(f"[core]\n\trepositoryformatversion = 0\n{remote}")
     return model.environment(agent, home=folder / "home", cwd=folder / "repo")
+
+
+def made_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "repo").iterdir() if path.name != ".git")
 
 
 def needs(agent: str) -> pytest.MarkDecorator:
@@ -127,9 +161,9 @@ def test_claude(tmp_path: Path) -> None:
                 (session_id, 1, "touch made"),
                 (session_id, 2, "touch not"),
             ]
-            assert [path.name for path in (tmp_path / "repo").iterdir()] == ["made"]
+            assert made_in(tmp_path) == ["made"]
             [stored] = await native.list_sessions()
-            assert (stored.session_id, stored.cwd) == (session_id, str(tmp_path / "repo"))
+            check_stored(stored, session_id=session_id, cwd=str(tmp_path / "repo"), git_branch="trunk")
             await native.resume(session_id, "Once more.", config)
 
     run(main)
@@ -146,7 +180,10 @@ def test_codex_exec(tmp_path: Path) -> None:
             config = CodexSessionConfig(sandbox_mode=SandboxMode.READ_ONLY)
             session_id, turns = await native.converse(["First.", "Second."], config)
             assert [event.thread_id for event in turns[0] if type(event).__name__ == "ThreadStarted"] == [session_id]
-            assert [stored.session_id for stored in await native.list_sessions()] == [session_id]
+            [stored] = await native.list_sessions()
+            origin = "https://example.test/repo.git"
+            place = str(tmp_path / "repo")
+            check_stored(stored, session_id=session_id, cwd=place, repository_url=origin)
             await native.resume(session_id, "Third.", config)
 
     run(main)
@@ -196,10 +233,183 @@ def test_gemini(tmp_path: Path) -> None:
             native = NativeClient(client, lambda event: isinstance(event, Exited))
             config = GeminiSessionConfig(model=place.model, approval_mode=ApprovalMode.DEFAULT)
             session_id, _ = await native.converse(["First."], config)
-            assert [stored.session_id for stored in await native.list_sessions()] == [session_id]
+            [stored] = await native.list_sessions()
+            check_stored(stored, session_id=session_id, cwd=str(tmp_path / "repo"))
+            assert stored.message_count > 1
             await native.resume(session_id, "Second.", config)
 
     run(main)
+
+
+@pytest.mark.live
+@needs("claude")
+def test_the_config_of_claude(tmp_path: Path) -> None:
+    """Each field of ``ClaudeSessionConfig``, by what the CLI then does and asks of its model."""
+
+    async def main() -> None:
+        script = [shell("touch made"), shell("touch not"), write_file("edited", "x"), say("Done.")]
+        async with ScriptedModel(script) as model:
+            client = ClaudeClient(
+                tmp_path / "repo", str(find_cli("claude")), environment(model, "claude", tmp_path).env
+            )
+            config = ClaudeSessionConfig(
+                permission_mode=ClaudePermissionMode.default, model="claude-opus-4-5-20251101", max_turns=2,
+                system_prompt="You are a stagehand.", append_system_prompt="Speak softly.",
+                allowed_tools=("Bash(touch made:*)",), disallowed_tools=("WebFetch",),
+            )  # fmt: skip
+            async with await client.create_session("First of all.", config) as session:
+                async for event in session.events:
+                    if isinstance(event, claude_events.ClaudeResult):
+                        break
+            assert read_fields(event, "subtype", "session_id", "turn_id") == ("error_max_turns", session.session_id, 1)
+            [first, second] = [request for request in model.requests if not request.side]
+            assert (first.model, second.model) == (config.model, config.model)
+            assert "You are a stagehand." in first.system
+            assert "Speak softly." in first.system
+            assert "Bash" in first.tools
+            assert "WebFetch" not in first.tools
+            assert made_in(tmp_path) == ["made"]  # that was granted, the other needs an answer
+            edits = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.accept_edits)
+            async with await client.resume_session(session.session_id, "Go on.", edits) as resumed:
+                await resumed.wait()
+            assert "First of all." in json.dumps(model.requests[-1].body)
+            assert made_in(tmp_path) == ["edited", "made"]
+
+    run(main)
+
+
+CODEX: list[tuple[dict[str, Any], list[str], bool]] = [
+    # the config, what is made in the folder, whether something is made outside of it
+    ({"sandbox_mode": SandboxMode.READ_ONLY, "approval_policy": ApprovalPolicy.NEVER}, [], False),
+    ({"sandbox_mode": SandboxMode.WORKSPACE_WRITE, "approval_policy": ApprovalPolicy.NEVER}, ["inside"], False),
+    ({"sandbox_mode": SandboxMode.DANGER_FULL_ACCESS, "approval_policy": ApprovalPolicy.NEVER}, ["inside"], True),
+    ({"full_auto": True}, ["inside"], False),
+    ({"dangerously_bypass_approvals_and_sandbox": True}, ["inside"], True),
+]
+
+
+@pytest.mark.live
+@needs("codex")
+def test_the_config_of_codex(tmp_path: Path) -> None:
+    """Each field of ``CodexSessionConfig``, by what is there afterwards and what the model was asked."""
+
+    async def main() -> None:
+        for number, (settings, made, outside) in enumerate(CODEX):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            # Not in the temporary folder of the machine: there a workspace's sandbox may write.
+            with tempfile.TemporaryDirectory(dir="/var/tmp") as away:
+                command = f"echo $SEED > inside; echo $SEED > {away}/outside"
+                async with ScriptedModel([shell(command), say("Done.")]) as model:
+                    client = CodexClient(folder / "repo", find_cli("codex"), environment(model, "codex", folder).env)
+                    config = CodexSessionConfig(model="gpt-5.5", web_search=True, env={"SEED": "seed"}, **settings)
+                    async with await client.create_session("First.", config) as session:
+                        await session.wait()
+                assert {request.model for request in model.requests} == {"gpt-5.5"}
+                assert any("web_search" in name for name in model.requests[0].tools), model.requests[0].tools
+                assert (made_in(folder), any(Path(away).iterdir())) == (made, outside), settings
+                if made:
+                    assert (folder / "repo" / "inside").read_text() == "seed\n"
+
+    run(main)
+
+
+@pytest.mark.live
+@needs("gemini")
+def test_the_config_of_gemini(tmp_path: Path) -> None:
+    """``autoEdit``: edits run unasked, and nobody is there to be asked about a command."""
+
+    async def main() -> None:
+        async with ScriptedModel([write_file("edited", "x"), shell("touch not"), say("Done.")]) as model:
+            place = environment(model, "gemini", tmp_path)
+            client = GeminiClient(tmp_path / "repo", str(find_cli("gemini")), place.env)
+            config = GeminiSessionConfig(model="gemini-2.5-flash", approval_mode=ApprovalMode.AUTO_EDIT)
+            async with await client.create_session("First.", config) as session:
+                await session.wait()
+            assert {request.model for request in model.requests if not request.side} == {"gemini-2.5-flash"}
+            assert made_in(tmp_path) == ["edited"]
+
+    run(main)
+
+
+Reading = tuple[str, tuple[str, ...], tuple[Any, ...]]
+CLAUDE_LINES: list[Reading] = [
+    ('{"type":"init","session_id":"s","model":"opus"}', ("model", "session_id"), ("opus", "s")),
+    ('{"type":"assistant","session_id":"s","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":2,'
+     '"cache_creation_input_tokens":3,"cache_read_input_tokens":4}}}',
+     ("message.usage.input_tokens", "message.usage.output_tokens", "message.usage.cache_creation_input_tokens",
+      "message.usage.cache_read_input_tokens"), (1, 2, 3, 4)),
+    ('{"type":"system","subtype":"compact_boundary","session_id":"s"}', ("session_id",), ("s",)),
+    ('{"type":"result","subtype":"success","cost_usd":0.5,"duration_ms":5,"usage":{"input_tokens":1,"output_tokens":2}}',
+     ("subtype", "cost_usd", "duration_ms", "usage.input_tokens"), ("success", 0.5, 5.0, 1)),
+    ('{"type":"result","subtype":"error","error":"broken"}', ("subtype", "error"), ("error", "broken")),
+    ('{"type":"brand_new","x":1}', ("raw",), (b'{"type":"brand_new","x":1}',)),
+]  # fmt: skip
+ITEM = '{"type":"item.completed","status":"success","item":%s}'
+CODEX_LINES: list[Reading] = [
+    ('{"type":"thread.started","thread_id":"t"}', ("thread_id",), ("t",)),
+    (ITEM % '{"id":"1","type":"agent_message","text":"Hi"}', ("item.id", "item.text", "status"), ("1", "Hi", "success")),
+    (ITEM % '{"id":"2","type":"reasoning","reasoning":"Hm","summary":"h"}', ("item.reasoning", "item.summary"), ("Hm", "h")),
+    (ITEM % '{"id":"3","type":"tool_call","name":"shell","arguments":{"a":1},"output":"o","exit_code":0}',
+     ("item.name", "item.arguments", "item.output", "item.exit_code"), ("shell", {"a": 1}, "o", 0)),
+    (ITEM % '{"id":"4","type":"file_change","path":"a","before":"x","after":"y","diff":"d"}',
+     ("item.path", "item.before", "item.after", "item.diff"), ("a", "x", "y", "d")),
+    (ITEM % '{"id":"5","type":"mcp_tool_call","tool_name":"q","tool_input":{"a":1},"tool_result":"r"}',
+     ("item.tool_name", "item.tool_input", "item.tool_result"), ("q", {"a": 1}, "r")),
+    (ITEM % '{"id":"6","type":"web_search","query":"q","results":[{"u":1}]}', ("item.query", "item.results"), ("q", [{"u": 1}])),
+    (ITEM % '{"id":"8","type":"brand_new"}', ("item.raw",), (b'{"id":"8","type":"brand_new"}',)),
+    ('{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":2,"cached_input_tokens":3}}',
+     ("usage.input_tokens", "usage.output_tokens", "usage.cached_input_tokens"), (1, 2, 3)),
+    ('{"type":"turn.failed","error":{"message":"m"}}', ("error.message",), ("m",)),
+    ('{"type":"error","message":"m"}', ("message",), ("m",)),
+    ('{"type":"brand.new"}', ("raw",), (b'{"type":"brand.new"}',)),
+]  # fmt: skip
+GEMINI_LINES: list[Reading] = [
+    ('{"type":"init","session_id":"s","model":"g"}', ("session_id", "model"), ("s", "g")),
+    ('{"type":"message","role":"assistant","content":"Hi","delta":true}', ("role", "content", "delta"), ("assistant", "Hi", True)),
+    ('{"type":"tool_use","tool_name":"ls","tool_id":"1","parameters":{"a":1}}',
+     ("tool_name", "tool_id", "parameters"), ("ls", "1", {"a": 1})),
+    ('{"type":"tool_result","tool_id":"1","status":"error","output":"o","error":{"message":"m"}}',
+     ("tool_id", "status", "output", "error.message"), ("1", "error", "o", "m")),
+    ('{"type":"result","status":"success","stats":{"total_tokens":3,"input_tokens":1,"output_tokens":2,"duration_ms":5,'
+     '"tool_calls":1}}', ("status", "stats.total_tokens", "stats.input_tokens", "stats.output_tokens",
+     "stats.duration_ms", "stats.tool_calls"), ("success", 3, 1, 2, 5.0, 1)),
+    ('{"type":"error","error":{"code":"C","message":"m"}}', ("error.code", "error.message"), ("C", "m")),
+    ('{"type":"retry","attempt":1,"max_attempts":3,"delay_ms":100}', ("attempt", "max_attempts", "delay_ms"), (1, 3, 100.0)),
+    ('{"type":"brand_new"}', ("raw",), (b'{"type":"brand_new"}',)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protocol", "line", "names", "values"),
+    [
+        *((ClaudeProtocol, *row) for row in CLAUDE_LINES),
+        *((ExecProtocol, *row) for row in CODEX_LINES),
+        *((StreamProtocol, *row) for row in GEMINI_LINES),
+    ],
+)
+def test_the_events_of_the_document(protocol: Any, line: str, names: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """``fromJson``: every line of the document is an event with the fields that the document gives it."""
+    assert read_fields(protocol().receive(line.encode())[0], *names) == values
+
+
+def test_the_blocks_of_the_document() -> None:
+    content = [
+        {"type": "text", "text": "Hi"},
+        {"type": "thinking", "thinking": "Hm"},
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}},
+        {"type": "tool_result", "tool_use_id": "t1", "content": "out", "is_error": True},
+        {"type": "brand_new", "x": 1},
+    ]
+    line = json.dumps({"type": "assistant", "session_id": "s", "message": {"role": "assistant", "content": content}})
+    [event] = ClaudeProtocol().receive(line.encode())
+    assert isinstance(event, claude_events.Assistant)
+    text, thought, use, result, unknown = event.message.blocks()
+    assert read_fields(text, "text") == ("Hi",)
+    assert read_fields(thought, "thinking") == ("Hm",)
+    assert read_fields(use, "id", "name", "input") == ("t1", "Bash", {"command": "ls"})
+    assert read_fields(result, "tool_use_id", "is_error") == ("t1", True)
+    assert b"brand_new" in read_fields(unknown, "raw")[0]
 
 
 def understudy(folder: Path) -> AcpClient:

@@ -5,7 +5,6 @@ Codex CLI; the lines of the document; and the control channel as it shows it."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -20,10 +19,9 @@ from stagedoor.agents.claude.commands import AnswerHook, ClaudeInitialize
 from stagedoor.agents.claude.events import HookCallback, SystemInit
 from stagedoor.agents.codex import CodexClient, CodexSessionConfig
 from stagedoor.agents.codex.config import SandboxMode
-from stagedoor.errors import StagedoorError
 from stagedoor.testing import ScriptedModel, find_cli, say, shell
 from tests.seeds.client_004 import ChatWindow, Json, adapt, of
-from tests.seeds.recording import flags, recorder
+from tests.seeds.recording import recorder, words_of
 
 BOUND = 240.0
 
@@ -34,8 +32,8 @@ COVERS: dict[str, str] = {
     "Quick Reference | Input format": "test_claude_code test_codex",
     "Quick Reference | Permission control": "test_a_chat_with_the_real_clis",
     "Quick Reference | Session ID source": "test_claude_code test_codex test_the_lines_of_the_document",
-    "1 › Claude Code": "test_claude_code",
-    "1 › Codex CLI": "test_codex",
+    "1 › Claude Code": "test_claude_code 001::test_the_config_of_claude",
+    "1 › Codex CLI": "test_codex 001::test_the_config_of_codex",
     "2 › Claude Code Events": "test_the_lines_of_the_document test_a_chat_with_the_real_clis",
     "2 › Claude Code Events › System Init Event": "test_the_lines_of_the_document test_claude_code",
     "2 › Claude Code Events › Assistant Message Event": "test_the_lines_of_the_document",
@@ -65,17 +63,17 @@ COVERS: dict[str, str] = {
     "4 › Claude Code: Bidirectional JSON Protocol › Permission Response (Send to stdin)": "test_the_control_channel "
     "test_hooks_of_claude_code",
     "4 › Codex CLI: No Programmatic Permission Callbacks": "test_a_chat_with_the_real_clis test_codex",
-    "5 › Claude Code": "test_claude_code",
-    "5 › Codex CLI": "test_codex test_resume_the_last",
+    "5 › Claude Code": "test_claude_code 001::test_claude 001::test_the_config_of_claude",
+    "5 › Codex CLI": "test_codex test_resume_the_last 001::test_codex_exec",
     "6 › Claude Code": "test_a_chat_with_the_real_clis",
     "6 › Codex CLI": "test_a_chat_with_the_real_clis",
     "7 › Claude Code": "test_the_lines_of_the_document",
     "7 › Codex CLI": "test_the_lines_of_the_document",
-    "8 › Claude Code": "test_claude_code",
-    "8 › Claude Code | Claude Opus 4.5": "test_claude_code",
+    "8 › Claude Code": "test_claude_code 001::test_the_config_of_claude",
+    "8 › Claude Code | Claude Opus 4.5": "test_claude_code 001::test_the_config_of_claude",
     "8 › Claude Code | Claude Sonnet 4.5": "test_claude_code",
     "8 › Claude Code | Claude Haiku 4.5": "test_claude_code",
-    "8 › Codex CLI": "test_codex",
+    "8 › Codex CLI": "test_codex 001::test_the_config_of_codex",
     "8 › Codex CLI | GPT-5 Codex": "test_codex",
     "8 › Codex CLI | GPT-5": "test_codex",
     "8 › Codex CLI | GPT-5.1 Codex Max": "test_codex",
@@ -324,24 +322,19 @@ def test_claude_code(tmp_path: Path) -> None:
     wrapper, record = recorder(tmp_path)
     client = ClaudeClient(tmp_path, str(wrapper), {"HOME": str(tmp_path)})
 
-    async def words(config: ClaudeSessionConfig, resumed: str = "") -> set[str]:
-        with contextlib.suppress(StagedoorError):
-            create, resume = client.create_session, client.resume_session
-            async with await (resume(resumed, "Go on.", config) if resumed else create("Go.", config)) as session:
-                await session.wait()
-        return flags(record)
-
     async def main() -> None:
         required = {"--print", "--output-format stream-json", "--verbose", "--input-format stream-json"}
         for model in ("opus", "claude-opus-4-5-20251101", "sonnet", "claude-sonnet-4-5-20250929", "haiku"):
-            received = await words(ClaudeSessionConfig(model=model))
+            received = await words_of(client, record, ClaudeSessionConfig(model=model))
             assert required | {f"--model {model}"} <= received
             assert "Go." not in received  # the prompt is standard input
         for mode in (ClaudePermissionMode.default, ClaudePermissionMode.accept_edits):
-            assert f"--permission-mode {mode.value}" in await words(ClaudeSessionConfig(permission_mode=mode))
-        assert "--resume some-session" in await words(ClaudeSessionConfig(), resumed="some-session")
-        assert "--continue" in await words(ClaudeSessionConfig(continue_session=True))
-        assert "--no-session-persistence" in await words(ClaudeSessionConfig(persist_session=False))
+            assert f"--permission-mode {mode.value}" in await words_of(
+                client, record, ClaudeSessionConfig(permission_mode=mode)
+            )
+        assert "--resume some-session" in await words_of(client, record, ClaudeSessionConfig(), resumed="some-session")
+        assert "--continue" in await words_of(client, record, ClaudeSessionConfig(continue_session=True))
+        assert "--no-session-persistence" in await words_of(client, record, ClaudeSessionConfig(persist_session=False))
         line = b'{"type":"system","subtype":"init","cwd":"/p","session_id":"uuid","tools":[],"model":"opus"}'
         assert [event.session_id for event in ClaudeProtocol().receive(line) if isinstance(event, SystemInit)] == [
             "uuid"
@@ -355,24 +348,19 @@ def test_codex(tmp_path: Path) -> None:
     wrapper, record = recorder(tmp_path)
     client = CodexClient(tmp_path, wrapper, {"HOME": str(tmp_path), "CODEX_API_KEY": "none"})
 
-    async def words(config: CodexSessionConfig, resumed: str = "") -> set[str]:
-        with contextlib.suppress(StagedoorError):
-            create, resume = client.create_session, client.resume_session
-            async with await (resume(resumed, "Go on.", config) if resumed else create("Go.", config)) as session:
-                await session.wait()
-        return flags(record)
-
     async def main() -> None:
         for model in ("gpt-5-codex", "gpt-5", "gpt-5.1-codex-max", "gpt-4.1-mini"):
-            received = await words(CodexSessionConfig(model=model))
+            received = await words_of(client, record, CodexSessionConfig(model=model))
             assert {"exec", "--json", f"-C {tmp_path}", "-"} <= received
             assert any(model == word.strip('"') or word.endswith(f" {model}") for word in received)
             assert "Go." not in received  # the prompt is standard input
         for mode in SandboxMode:
-            assert any(mode.value in word for word in await words(CodexSessionConfig(sandbox_mode=mode)))
+            assert any(
+                mode.value in word for word in await words_of(client, record, CodexSessionConfig(sandbox_mode=mode))
+            )
         thread = "0198c5f0-0000-7000-8000-000000000000"
-        assert f"resume {thread}" in await words(CodexSessionConfig(), resumed=thread)
-        assert "--ephemeral" in await words(CodexSessionConfig(ephemeral=True))
+        assert f"resume {thread}" in await words_of(client, record, CodexSessionConfig(), resumed=thread)
+        assert "--ephemeral" in await words_of(client, record, CodexSessionConfig(ephemeral=True))
 
     bounded(main)
 

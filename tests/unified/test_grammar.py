@@ -312,6 +312,28 @@ TABLE: list[tuple[str, list[Event], list[Event]]] = [
         ],
     ),
     (
+        "a question that nobody wants to answer was denied, although the agent calls its words an answer",
+        [
+            Init(),
+            TurnStarted(),
+            ToolUse(tool_use_id="w", name="question"),
+            PermissionRequest(request_id="w1", tool_use_id="w", tool_name="question"),
+            PermissionResolved(request_id="w1", decision="deny", by="callback", message="no"),
+            ToolResult(tool_use_id="w", name="question", status="success", output="The user answered: no"),
+            TurnCompleted(status="success"),
+        ],
+        [
+            Init(),
+            TurnStarted(),
+            ToolUse(tool_use_id="w", name="question"),
+            PermissionRequest(request_id="w1", tool_use_id="w", tool_name="question"),
+            PermissionResolved(request_id="w1", decision="deny", by="callback", message="no"),
+            ToolResult(tool_use_id="w", name="question", status="denied", output="The user answered: no"),
+            TurnCompleted(status="success"),
+            Done(status="success", tool_uses=1),
+        ],
+    ),
+    (
         "silence is news only of an agent that should be at work",
         [
             Init(),

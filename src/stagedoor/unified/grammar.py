@@ -323,9 +323,10 @@ class Grammar:
             out += self._in(now, self._tool_started(made_up, now))
         tool = self._tools.pop(event.tool_use_id)
         self._closed_tools.add(event.tool_use_id)
-        if tool.denied is not None and event.status == "error":
+        # A question that nobody wants to answer is a text for the model, and to some agents a success.
+        if tool.denied is not None and (event.status == "error" or tool.use.name == "question"):
             event = replace(event, status="denied", output=event.output or tool.denied)
-        elif tool.denied is not None and event.status == "success" and tool.use.name != "question":
+        elif tool.denied is not None and event.status == "success":
             # What the agent says it did is told as it is, but never as if somebody had allowed it.
             message = f"the agent says that {event.tool_use_id} ({tool.use.target}) ran, although it was denied"
             out.append(Notice(level="warning", code="ran_though_denied", message=message))
