@@ -191,6 +191,11 @@ def test_files_and_commands_are_completed(stagedoor: Any) -> None:
     terminal.until_display("❯ look at @docs/journey.md")
     terminal.type("\x15/mod")
     terminal.until_display("show the model, or change it")
+    terminal.type("\x15" + typed(SAY))
+    terminal.until_display("Hello, you.")
+    terminal.until_display("120 tokens")
+    terminal.type("/dem")
+    terminal.until_display("Play the demo")  # a command of the agent's own
     terminal.type("\x15\x04")
     assert terminal.end() == 0
 

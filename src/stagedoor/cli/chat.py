@@ -249,9 +249,12 @@ class ChatWindow:
                 self._screen.pause()
                 self._summary(event)
                 self._return_waiting(event)
+                self._tasks.start(self._learn_commands(), key="commands")
             case events.Done():
                 self._screen.pause()
             case _:
+                if isinstance(event, events.Init):
+                    self._tasks.start(self._learn_commands(), key="commands")
                 self._screen.show(event)
 
     def fail(self, fault: StagedoorError) -> None:
@@ -380,6 +383,14 @@ class ChatWindow:
 
     def _commands(self) -> Mapping[str, str]:
         return {**COMMANDS, **self._agent_commands}
+
+    async def _learn_commands(self) -> None:
+        """What the agent's own commands are. Where a name is ours, ``//name`` still reaches the agent's."""
+        with contextlib.suppress(StagedoorError):
+            offered = await self.conversation.commands()
+            self._agent_commands = {
+                one.name: clean(one.description).partition("\n")[0] for one in offered if one.name not in COMMANDS
+            }
 
     async def _command(self, name: str, rest: str) -> None:
         verbs: dict[str, Callable[[str], Awaitable[None]]] = {

@@ -25,6 +25,7 @@ from ..transports.tasks import TaskOwner
 from ..unified import events
 from ..unified.events import Event
 from ..unified.options import Tier
+from ..unified.settings import AgentCommand
 from .state import count_unrecognized
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class ChatPartner(Protocol):
     def model(self) -> str: ...
     @property
     def mode(self) -> str: ...
+    async def commands(self) -> tuple[AgentCommand, ...]:
+        """The agent's own, where it says which there are."""
+        ...
+
     async def send(self, prompt: str) -> None: ...
     async def interrupt(self) -> None: ...
     async def kill(self) -> None: ...
@@ -133,6 +138,9 @@ class LocalConversation:
     @property
     def folder(self) -> Path:
         return Path(self._options.get("cwd", "."))
+
+    async def commands(self) -> tuple[AgentCommand, ...]:
+        return () if self._session is None else self._session.report.commands
 
     async def send(self, prompt: str) -> None:
         """Returns when the agent has it, or when it waits for its turn."""
@@ -311,6 +319,9 @@ class ServerConversation:
     @property
     def mode(self) -> str:
         return LABELS[self._tier] if self._approval is None else APPROVALS.get(self._approval, LABELS[self._tier])
+
+    async def commands(self) -> tuple[AgentCommand, ...]:
+        return () if self._session is None else (await self._session.report()).commands
 
     async def send(self, prompt: str) -> None:
         """What is sent while a turn runs, whoever started it, waits here: until then it can be taken back."""

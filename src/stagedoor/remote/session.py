@@ -23,7 +23,7 @@ from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
 from ..unified.events import Done, Event, TurnCompleted, TurnStarted, Unrecognized
 from ..unified.options import Tier
-from ..unified.settings import AgentSetting, setting_named
+from ..unified.settings import AgentReport, AgentSetting, setting_named
 from .answers import CallbackAnswers
 from .connection import ServerConnection
 from .following import EventFollower
@@ -104,6 +104,10 @@ class RemoteSession:
     async def settings(self) -> tuple[AgentSetting, ...]:
         """What can be chosen in this session, as it stands now: the agent's modes, models, effort and more."""
         return await self._link.settings()
+
+    async def report(self) -> AgentReport:
+        """What the agent says of itself: its commands, its context, its quota."""
+        return await self._link.report()
 
     async def change_setting(self, name: str, value: str) -> AgentSetting:
         """Choose a value of a setting, by its id or kind (``mode``, ``model``, ``effort``)."""
@@ -298,6 +302,9 @@ class SessionLink:
 
     async def settings(self) -> tuple[AgentSetting, ...]:
         return (await self._connection.get(f"{self._path}/settings", SettingAnswer)).settings if self.id else ()
+
+    async def report(self) -> AgentReport:
+        return await self._connection.get(f"{self._path}/agent", AgentReport) if self.id else AgentReport()
 
     async def change_setting(self, name: str, value: str) -> tuple[AgentSetting, ...]:
         if not self.id:

@@ -167,12 +167,22 @@ class AcpSession:
 
     async def set_model(self, model_id: str) -> None:
         option = self._option("model")
-        if self.models is None and option is not None:
+        models = self.models
+        if models is None and option is not None:
+            choices = [choice.value for choice in option.choices()]
+            if choices and model_id not in choices:
+                raise _unknown_model(model_id, choices)
             await self.set_config_option(option.id, model_id)
-        elif self.models is None:
+        elif models is None:
             raise NotSupported("this agent does not let you choose a model")
         else:
-            await self._request(SetSessionModelRequest(self.session_id, model_id))
+            try:
+                await self._request(SetSessionModelRequest(self.session_id, model_id))
+            except AgentRefused as refused:  # some take more than they list: the agent itself decides
+                offered = [model.model_id for model in models.available_models]
+                if not offered or model_id in offered:
+                    raise
+                raise _unknown_model(model_id, offered) from refused
             self._channel.model_id = model_id
 
     async def set_effort(self, value: str) -> None:
@@ -296,3 +306,8 @@ async def _events(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> A
 async def _pairs(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[tuple[bytes, Event]]:
     async for pair in reader:
         yield pair
+
+
+def _unknown_model(model_id: str, offered: Sequence[str]) -> LocalProtocolError:
+    few = ", ".join(offered[:20]) + (" …" if len(offered) > 20 else "")
+    return LocalProtocolError(f"unknown model {model_id!r}. Available: {few}")
