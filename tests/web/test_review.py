@@ -137,7 +137,7 @@ def test_files_are_browsed_and_read(visit: Any, stage: Any, size: str) -> None:
     expect(files.get_by_role("heading")).to_have_text("src")
     files.get_by_role("button", name="<b>odd.js").click()
     text = page.get_by_role("dialog", name="<b>odd.js")
-    expect(text.locator(".row")).to_have_text(["1const a = 'x'; // why", "2let n = 12;"])
+    expect(text.locator(".row")).to_have_text(["1 const a = 'x'; // why", "2 let n = 12;"])
     expect(text.locator(".k")).to_have_text(["const", "let"])
     expect(text.locator(".c")).to_have_text("// why")
     picture(page, f"file-{size}")

@@ -14,6 +14,7 @@ from stagedoor.unified.events import (
     Done,
     Error,
     Event,
+    FileChange,
     Init,
     Notice,
     PermissionRequest,
@@ -84,6 +85,11 @@ def project(view: SessionView, event: Event) -> SessionView:
             return replace(view, messages=view.messages + 1)
         case ToolUse():
             return replace(view, tool_uses=view.tool_uses + 1)
+        case FileChange():
+            lines = event.diff.split("\n")
+            added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+            removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+            return replace(view, lines_added=view.lines_added + added, lines_removed=view.lines_removed + removed)
         case PermissionRequest(automatic=automatic):
             activity = view.activity if automatic else "waiting"
             return replace(view, open_questions=view.open_questions + 1, activity=activity)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from stagedoor import catalog
 from stagedoor.drivers.agent import StoredSession
 from stagedoor.engine import milliseconds
-from stagedoor.errors import BadRequest, NotSupported, SessionNotFound
+from stagedoor.errors import BadRequest, NotSupported, SessionNotFound, StagedoorError
 from stagedoor.stored_sessions import events_of, stored_sessions
 from stagedoor.unified.events import Event, Init, TurnCompleted, TurnStarted, Usage, stamp
 from stagedoor.unified.grammar import Grammar
@@ -29,6 +30,7 @@ from .workspaces import check_allowed, roots, session_folder
 
 EVERYTHING = 1_000_000
 LAST = "last"
+RECENT_FOLDERS = 20
 """In place of an id: an agent's newest session in a folder."""
 FRESH = 2.0
 """Seconds."""
@@ -73,13 +75,16 @@ class Past:
         self._listed_at = float("-inf")
 
     async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
-        """All of a folder (empty: of every root and project), newest first; each once, the log's word first."""
+        """All of a folder (empty: of every root and project, and of those that sessions ran in lately), newest first;
+        each once, the log's word first."""
         folders = [self._folder(cwd, agent and _canonical(agent))] if cwd else self._folders()
         names = [_canonical(agent)] if agent else list(catalog.names())
         query = Query(agent=names[0] if agent else "", cwd=str(folders[0]) if cwd else "", limit=EVERYTHING)
         logged = await self._journal.store.sessions(query)
         known = {(view.agent, view.native_id) for view in logged if view.native_id}
         found = [_of_log(view) for view in logged]
+        if not cwd:
+            folders = list(dict.fromkeys([*folders, *self._lately(logged)]))
         for stored in await asyncio.to_thread(self._stored, folders, names):
             if (stored.agent, stored.session_id) in known:
                 continue
@@ -212,6 +217,17 @@ class Past:
         folder = folder.resolve()
         check_allowed(folder, self._settings)
         return folder
+
+    def _lately(self, views: Sequence[SessionView]) -> list[Path]:
+        """Where sessions ran, newest first: a program in a terminal mostly ran in the same folders."""
+        places = dict.fromkeys((view.spec.cwd if view.spec else "") or view.cwd for view in views)
+        folders: list[Path] = []
+        for place in places:
+            with contextlib.suppress(StagedoorError, OSError):  # outside of the roots now, or gone
+                folders.append(self._folder(place, ""))
+            if len(folders) >= RECENT_FOLDERS:
+                break
+        return folders
 
     def _folders(self) -> list[Path]:
         own = [Path(folder).expanduser().resolve() for folder in self._settings.projects.values()]

@@ -137,6 +137,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     tool_uses: int = 0
     messages: int = 0
     """Prompts and the agent's own messages; what its sub-agents say does not count."""
+    lines_added: int = 0
+    lines_removed: int = 0
+    """By all edits that were told, one after the other; what is left of them is in the diff."""
     open_questions: int = 0
     queued: int = 0
     queue_paused: bool = False

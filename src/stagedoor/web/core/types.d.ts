@@ -97,6 +97,8 @@ declare namespace Page {
     result: string;
     usage: Unified.Usage | null;
     costUsd: number | null;
+    linesAdded: number;
+    linesRemoved: number;
     openQuestions: number;
     queued: number;
     queuePaused: boolean;

@@ -156,7 +156,7 @@ function markWords(before, after) {
  * @param {Page.DiffRow} row
  * @param {Page.DiffOptions} [options]
  */
-function line(row, options = {}) {
+export function line(row, options = {}) {
   const element = h("div", { class: `row ${row.kind}` });
   element.append(
     lineNumber(row, options, () => element),
@@ -242,7 +242,7 @@ function half(row, options, pair) {
  * @param {string} path
  * @returns {Page.Child[]}
  */
-export function paint(text, path) {
+function paint(text, path) {
   const comment = COMMENTS.find(([name]) => name.test(path))?.[1];
   if (!comment) return [text];
   /** @type {Page.Child[]} */

@@ -3,8 +3,8 @@
 import { get, messageOf, post, query, sessionPath } from "../core/api.js";
 import { announce, button, confirmed, h, isWide, replace, showDialog } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, diffCounts, firstLine, number, plain, visible } from "../core/text.js";
-import { diffView, paint } from "./diff-view.js";
+import { ago, diffCounts, firstLine, number, plain } from "../core/text.js";
+import { diffView, line } from "./diff-view.js";
 
 const FOLDED_FROM = 300; // lines of one file
 let sideBySide = true;
@@ -20,6 +20,73 @@ export async function showReview(session) {
   showDialog(dialog);
 }
 
+// Comments on lines, which go to the agent as one message.
+class Comments {
+  /**
+   * @param {Page.Session} session
+   * @param {HTMLDialogElement} dialog
+   */
+  constructor(session, dialog) {
+    this.session = session;
+    this.dialog = dialog;
+    /** @type {{ place: string, quote: string, text: string }[]} */
+    this.entries = [];
+    this.foot = h("footer", { class: "comments", hidden: true });
+  }
+
+  /**
+   * @param {string} name
+   * @param {Page.DiffRow} row
+   * @param {Element} element after which the comment stands
+   */
+  add(name, row, element) {
+    const text = h("textarea", { rows: 2, "aria-label": "Comment", placeholder: "Comment for the agent" });
+    const form = h("form", { class: "comment" }, text);
+    const keep = () => {
+      if (!text.value.trim()) return text.focus();
+      const sign = { added: "+", removed: "-" }[/** @type {string} */ (row.kind)] ?? " ";
+      const entry = { place: `${name}:${row.now ?? row.old}`, quote: `${sign}${row.text}`, text: text.value.trim() };
+      this.entries.push(entry);
+      const remove = () => {
+        this.entries.splice(this.entries.indexOf(entry), 1);
+        form.remove();
+        this.draw();
+      };
+      replace(form, h("p", {}, entry.text), button("Remove", remove, { kind: "plain" }));
+      this.draw();
+    };
+    form.append(
+      button("Add comment", keep, { kind: "primary" }),
+      button("Cancel", () => form.remove(), { kind: "plain" }),
+    );
+    element.after(form);
+    text.focus();
+  }
+
+  draw() {
+    const many = this.entries.length;
+    this.foot.hidden = !many;
+    const words = `Send ${many === 1 ? "1 comment" : `${many} comments`} to the agent`;
+    replace(
+      this.foot,
+      button(words, () => this.send(), { kind: "primary", glyph: "send" }),
+    );
+  }
+
+  async send() {
+    const words = this.entries.map(({ place, quote, text }) => `${place}\n> ${quote}\n${text}`);
+    const prompt = `Review comments:\n\n${words.join("\n\n")}`;
+    await attempt(this.dialog, async () => {
+      if (this.session.activity === "ended") {
+        const next = await store.act(this.session.id, "resume", { prompt });
+        location.hash = `#/s/${next.id}`;
+      } else await store.send(this.session.id, prompt);
+      this.dialog.close();
+      announce("Sent");
+    });
+  }
+}
+
 class Review {
   /**
    * @param {Page.Session} session
@@ -29,8 +96,7 @@ class Review {
     this.session = session;
     this.dialog = dialog;
     this.path = sessionPath(session.id);
-    /** @type {{ place: string, quote: string, text: string }[]} */
-    this.comments = [];
+    this.comments = new Comments(session, dialog);
     this.diff = "";
     this.problem = "";
     /** @type {Page.GitStatus | null} */
@@ -38,7 +104,6 @@ class Review {
     /** @type {Page.Checkpoint[]} */
     this.checkpoints = [];
     this.message = h("textarea", { rows: 2, "aria-label": "Commit message" });
-    this.foot = h("footer", { class: "comments", hidden: true });
   }
 
   async load() {
@@ -92,7 +157,7 @@ class Review {
       !files.length && !this.problem && h("p", { class: "quiet" }, "Nothing has changed."),
       this.problem && h("p", { class: "quiet" }, this.problem),
       this.git && this.commitForm(this.git),
-      this.foot,
+      this.comments.foot,
     );
   }
 
@@ -128,69 +193,17 @@ class Review {
       state?.staged && button("Unstage", verb("unstage"), { kind: "plain" }),
       state && state.change !== "untracked" && !state.staged && button("Discard…", discard, { kind: "plain" }),
       this.checkpoints.length > 0 && button("Undo…", () => this.chooseUndo(name), { kind: "plain" }),
-      button("Open", () => attempt(this.dialog, () => showFile(this.path, name)), { kind: "plain" }),
+      button("Open", () => attempt(this.dialog, () => showFile(this.session, name)), { kind: "plain" }),
     );
     const fill = () => {
       if (!section.open || section.childElementCount > 1) return;
-      const comment = this.comment.bind(this, name);
+      const comment = this.comments.add.bind(this.comments, name);
       section.append(actions, diffView(part, { wide: isWide() && sideBySide, path: name, comment }));
     };
     section.addEventListener("toggle", fill);
     section.open = part.split("\n", FOLDED_FROM).length < FOLDED_FROM;
     fill();
     return { name, section };
-  }
-
-  /**
-   * @param {string} name
-   * @param {Page.DiffRow} row
-   * @param {Element} element after which the comment stands
-   */
-  comment(name, row, element) {
-    const text = h("textarea", { rows: 2, "aria-label": "Comment", placeholder: "Comment for the agent" });
-    const form = h("form", { class: "comment" }, text);
-    const add = () => {
-      if (!text.value.trim()) return text.focus();
-      const sign = { added: "+", removed: "-" }[/** @type {string} */ (row.kind)] ?? " ";
-      const entry = { place: `${name}:${row.now ?? row.old}`, quote: `${sign}${row.text}`, text: text.value.trim() };
-      this.comments.push(entry);
-      const remove = () => {
-        this.comments.splice(this.comments.indexOf(entry), 1);
-        form.remove();
-        this.drawComments();
-      };
-      replace(form, h("p", {}, entry.text), button("Remove", remove, { kind: "plain" }));
-      this.drawComments();
-    };
-    form.append(
-      button("Add comment", add, { kind: "primary" }),
-      button("Cancel", () => form.remove(), { kind: "plain" }),
-    );
-    element.after(form);
-    text.focus();
-  }
-
-  drawComments() {
-    const many = this.comments.length;
-    this.foot.hidden = !many;
-    const words = `Send ${many === 1 ? "1 comment" : `${many} comments`} to the agent`;
-    replace(
-      this.foot,
-      button(words, () => this.send(), { kind: "primary", glyph: "send" }),
-    );
-  }
-
-  async send() {
-    const words = this.comments.map(({ place, quote, text }) => `${place}\n> ${quote}\n${text}`);
-    const prompt = `Review comments:\n\n${words.join("\n\n")}`;
-    await attempt(this.dialog, async () => {
-      if (this.session.activity === "ended") {
-        const next = await store.act(this.session.id, "resume", { prompt });
-        location.hash = `#/s/${next.id}`;
-      } else await store.send(this.session.id, prompt);
-      this.dialog.close();
-      announce("Sent");
-    });
   }
 
   /** @param {string} [name] a file; without it everything */
@@ -275,7 +288,7 @@ export async function showFiles(session) {
     const { entries, cut } = await get(`${path}/files${query({ path: folder })}`);
     const up = folder.split("/").slice(0, -1).join("/");
     const choose = (/** @type {Page.FileEntry} */ { kind, path: place }) =>
-      attempt(dialog, () => (kind === "folder" ? open(place) : showFile(path, place)));
+      attempt(dialog, () => (kind === "folder" ? open(place) : showFile(session, place)));
     replace(
       dialog,
       heading(dialog, folder || "Files"),
@@ -330,33 +343,25 @@ function heading(dialog, title, ...more) {
 }
 
 /**
- * One file, to be read.
- * @param {string} session its path
+ * One file, to be read and commented on.
+ * @param {Page.Session} session
  * @param {string} name
  */
 async function showFile(session, name) {
-  const file = await get(`${session}/file${query({ path: name })}`);
+  const file = await get(`${sessionPath(session.id)}/file${query({ path: name })}`);
   const dialog = h("dialog", { class: "sheet tall changes", "aria-label": plain(name) });
+  const comments = new Comments(session, dialog);
+  /** @type {string[]} */
   const lines = file.binary ? [] : file.content.replace(/\n$/, "").split("\n");
+  const options = { path: name, comment: comments.add.bind(comments, name) };
+  const rows = lines.slice(0, 5000).map((text, at) => line({ kind: "same", text, now: at + 1 }, options));
   dialog.append(
     heading(dialog, name, h("span", { class: "quiet" }, `${number(file.size)} bytes`)),
     file.binary
       ? h("p", { class: "quiet" }, "This file is not text.")
-      : h(
-          "div",
-          { class: "diff", role: "group", "aria-label": "Content", tabindex: 0 },
-          lines
-            .slice(0, 5000)
-            .map((/** @type {string} */ text, /** @type {number} */ at) =>
-              h(
-                "div",
-                { class: "row" },
-                h("span", { class: "at" }, at + 1),
-                h("span", { class: "code" }, paint(visible(text.slice(0, 2000)), name)),
-              ),
-            ),
-        ),
+      : h("div", { class: "diff", role: "group", "aria-label": "Content", tabindex: 0 }, rows),
   );
   if (file.cut || lines.length > 5000) dialog.append(h("p", { class: "quiet" }, "There is more of it."));
+  dialog.append(comments.foot);
   showDialog(dialog);
 }

@@ -229,6 +229,8 @@ class SessionList extends HTMLElement {
         h("span", {}, session.agent),
         h("span", { class: "place" }, workplace(session)),
         h("span", { class: "spacer" }),
+        session.linesAdded > 0 && h("span", { class: "plus" }, `+${session.linesAdded}`),
+        session.linesRemoved > 0 && h("span", { class: "minus" }, `−${session.linesRemoved}`),
         h("span", {}, money(session.costUsd)),
         h("time", {}, ago(session.updatedAt)),
       ),
