@@ -391,8 +391,11 @@ class SessionEngine:
         try:
             async for batch in _batches(native):
                 self.native_id = native.session_id or self.native_id
-                if _has_lost_guard(batch) and self._cut_short is None:
+                at = _loss_of_guard(batch)
+                if at is not None and self._cut_short is None:
+                    await self._publish(batch[:at])
                     self.emit(Error(kind="connection_failed", message=LOST_GUARD, fatal=True))
+                    batch = batch[at:]
                 await self._publish(batch)
         except Exception as fault:  # our own fault must end as an event, not as a hung reader
             self._emit(self._grammar.end("error", Error(kind="unknown", message=repr(fault), fatal=True), self._now()))
@@ -629,7 +632,7 @@ class SessionEngine:
         )
 
 
-async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes, Any]]]:
+async def _batches(native: NativeSession) -> AsyncGenerator[Sequence[tuple[bytes, Any]]]:
     """What the agent says, as much at once as there is, where its session can do that."""
     batches = getattr(native, "batches", None)
     if batches is not None:
@@ -640,10 +643,15 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Iterable[tuple[bytes
             yield (pair,)
 
 
-def _has_lost_guard(batch: Iterable[tuple[bytes, Any]]) -> bool:
-    """How a program ended is the last that is said of it."""
-    last = batch[-1][1] if isinstance(batch, list | tuple) and batch else None
-    return type(last) is Exited and last.guard_was_killed
+def _loss_of_guard(batch: Sequence[tuple[bytes, Any]]) -> int | None:
+    """Where ``batch`` says that the program has lost its guard: among the last, which no message of its own caused."""
+    for at in range(len(batch) - 1, -1, -1):
+        message, event = batch[at]
+        if message:
+            return None
+        if type(event) is Exited:
+            return at if event.guard_was_killed else None
+    return None
 
 
 def _is_cancelled() -> bool:

@@ -160,7 +160,7 @@ def _one_of(value: Json, union: inspect.UnionType, *, exact: bool) -> Json:
 
     nullable = any(type(kind).__name__ == "NoneType" for kind in union.types)
     for kind in sorted(union.types, key=foreign):
-        if type(kind).__name__ == "NoneType" and value is not None:
+        if (type(kind).__name__ == "NoneType" and value is not None) or _is_tagged_otherwise(value, kind):
             continue
         try:
             return _fit(value, kind, exact=exact)
@@ -169,6 +169,13 @@ def _one_of(value: Json, union: inspect.UnionType, *, exact: bool) -> Json:
     if nullable and not exact:
         return None
     raise _UnfitError
+
+
+def _is_tagged_otherwise(value: Json, kind: inspect.Type) -> bool:
+    """Among others, a struct is known by its tag alone; where nothing else can stand, it may go without."""
+    tag_field = getattr(kind, "tag_field", None)
+    tagged = cast("dict[str, Json]", value).get(tag_field) if isinstance(value, dict) else None
+    return tag_field is not None and tagged != cast("inspect.StructType", kind).tag
 
 
 def _elements(value: Json, kind: inspect.ListType, *, exact: bool) -> list[Json]:
@@ -203,7 +210,7 @@ def _fields(value: Json, kind: inspect.StructType, *, exact: bool) -> dict[str, 
     members = cast("dict[str, Json]", value)
     out: dict[str, Json] = {}
     if kind.tag_field is not None:
-        if members.get(kind.tag_field) != kind.tag:
+        if members.get(kind.tag_field, kind.tag) != kind.tag:
             raise _UnfitError
         out[kind.tag_field] = kind.tag
     for field in kind.fields:

@@ -72,6 +72,7 @@ from .responses import (
 )
 from .updates import (
     UPDATES,
+    AcpToolCall,
     AgentMessageChunk,
     AgentThoughtChunk,
     AudioContent,
@@ -81,6 +82,7 @@ from .updates import (
     ImageContent,
     KnownUpdate,
     SessionUpdate,
+    ToolCallUpdate,
     UserMessageChunk,
 )
 
@@ -109,20 +111,20 @@ class _SessionUpdateParams(msgspec.Struct, frozen=True, rename="camel"):
     update: msgspec.Raw
 
 
-class _PieceParams(msgspec.Struct, frozen=True, rename="camel"):
+class _FrequentParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: str
-    update: AgentMessageChunk | AgentThoughtChunk | UserMessageChunk
+    update: AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | AcpToolCall | ToolCallUpdate
 
 
-class _PieceMessage(msgspec.Struct, frozen=True):
-    """A piece of what is said, the bulk of a stream: typed in one pass."""
+class _FrequentMessage(msgspec.Struct, frozen=True):
+    """What is said and what is done, the bulk of a stream: typed in one pass."""
 
     method: Literal["session/update"]
-    params: _PieceParams
+    params: _FrequentParams
     id: Any = msgspec.UNSET
 
 
-_PIECE = msgspec.json.Decoder(_PieceMessage)
+_FREQUENT = msgspec.json.Decoder(_FrequentMessage)
 
 
 class _Withdrawal(msgspec.Struct, frozen=True, rename="camel"):
@@ -228,11 +230,11 @@ class AcpProtocol:
         events = self._withdrawn
         self._withdrawn = []
         try:
-            piece = _PIECE.decode(message)
+            frequent = _FREQUENT.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            piece = None
-        if piece is not None and piece.id is msgspec.UNSET:
-            events.append(self._updated(piece.params.session_id, piece.params.update))
+            frequent = None
+        if frequent is not None and frequent.id is msgspec.UNSET:
+            events.append(self._updated(frequent.params.session_id, frequent.params.update))
             return events
         match parse(strict(message)):
             case Notification() as notification:

@@ -110,6 +110,11 @@ class AcpSession:
         """The same with the raw message each came from (empty for an event that no message caused)."""
         return _pairs(self, self._channel.relay.reader())
 
+    @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, Event]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return _batches(self, self._channel.relay.reader())
+
     # ---------------------------------------------------------------------------------------------------- the verbs
 
     async def send(self, prompt: str | Sequence[KnownBlock]) -> None:
@@ -299,13 +304,22 @@ class AcpSession:
 
 async def _events(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[Event]:
     """Holds the session: whoever still reads it still has it."""
-    async for _, event in reader:
-        yield event
+    while await reader.news():
+        for _, event in reader.ready():
+            yield event
 
 
 async def _pairs(session: AcpSession, reader: Reader[tuple[bytes, Event]]) -> AsyncIterator[tuple[bytes, Event]]:
-    async for pair in reader:
-        yield pair
+    while await reader.news():
+        for pair in reader.ready():
+            yield pair
+
+
+async def _batches(
+    session: AcpSession, reader: Reader[tuple[bytes, Event]]
+) -> AsyncIterator[list[tuple[bytes, Event]]]:
+    while batch := await reader.batch():
+        yield batch
 
 
 def _unknown_model(model_id: str, offered: Sequence[str]) -> LocalProtocolError:

@@ -196,7 +196,7 @@ class ToolCallLocation(msgspec.Struct, frozen=True):
     line: int | None = None
 
 
-class AcpToolCall(msgspec.Struct, frozen=True, rename="camel"):
+class AcpToolCall(msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="tool_call"):
     """A tool call begins. ``kind`` is read, edit, delete, move, search, execute, think, fetch, switch_mode or other."""
 
     tool_call_id: str
@@ -215,7 +215,7 @@ class AcpToolCall(msgspec.Struct, frozen=True, rename="camel"):
         return tool_contents(self.content)
 
 
-class ToolCallUpdate(msgspec.Struct, frozen=True, rename="camel"):
+class ToolCallUpdate(msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="tool_call_update"):
     """A tool call continues or ends. What is None has not changed; a list that is given replaces the one before."""
 
     tool_call_id: str

@@ -18,7 +18,6 @@ from stagedoor.wire.shapes import Shapes, UnknownMessage
 from stagedoor.wire.stamps import Stamped, written_at
 
 from .parts import (
-    PARTS,
     OpenCodeFailure,
     OpenCodeMessage,
     OpenCodeQuestion,
@@ -33,6 +32,7 @@ from .parts import (
     TextPart,
     ToolPart,
     ToolRef,
+    decode_part,
 )
 
 # ----------------------------------------------------------------------------------------------------------------- run
@@ -149,7 +149,7 @@ class MessagePartUpdated(OfSession, frozen=True, kw_only=True):
     time: float = 0
 
     def typed(self) -> Part:
-        return PARTS.decode(bytes(self.part))
+        return decode_part(self.part)
 
 
 class MessagePartDelta(OfSession, frozen=True, kw_only=True):

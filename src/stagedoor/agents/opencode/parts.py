@@ -59,7 +59,7 @@ class _PartOfMessage(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str = msgspec.field(default="", name="messageID")
 
 
-class TextPart(_PartOfMessage, frozen=True, kw_only=True):
+class TextPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="text"):
     """``synthetic`` text was written by OpenCode itself. It may belong to a user message."""
 
     text: str = ""
@@ -69,7 +69,7 @@ class TextPart(_PartOfMessage, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
-class ReasoningPart(_PartOfMessage, frozen=True, kw_only=True):
+class ReasoningPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
     text: str = ""
     time: Span | None = None
     metadata: dict[str, Any] | None = None
@@ -89,18 +89,18 @@ class ToolState(msgspec.Struct, frozen=True, kw_only=True):
     attachments: list[msgspec.Raw] = []
 
 
-class ToolPart(_PartOfMessage, frozen=True, kw_only=True):
+class ToolPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="tool"):
     tool: str = ""
     call_id: str = msgspec.field(default="", name="callID")
     state: ToolState = ToolState()
     metadata: dict[str, Any] | None = None
 
 
-class StepStartPart(_PartOfMessage, frozen=True, kw_only=True):
+class StepStartPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="step-start"):
     snapshot: str | None = None
 
 
-class StepFinishPart(_PartOfMessage, frozen=True, kw_only=True):
+class StepFinishPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="step-finish"):
     """``reason`` is ``stop``, ``tool-calls``, ``length`` or ``unknown``; ``cost`` is this step's, in US dollars."""
 
     reason: str = ""
@@ -109,37 +109,37 @@ class StepFinishPart(_PartOfMessage, frozen=True, kw_only=True):
     cost: float = 0
 
 
-class FilePart(_PartOfMessage, frozen=True, kw_only=True):
+class FilePart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="file"):
     mime: str = ""
     url: str = ""
     filename: str | None = None
 
 
-class SubtaskPart(_PartOfMessage, frozen=True, kw_only=True):
+class SubtaskPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="subtask"):
     prompt: str = ""
     description: str = ""
     agent: str = ""
 
 
-class SnapshotPart(_PartOfMessage, frozen=True, kw_only=True):
+class SnapshotPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="snapshot"):
     snapshot: str = ""
 
 
-class PatchPart(_PartOfMessage, frozen=True, kw_only=True):
+class PatchPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="patch"):
     hash: str = ""
     files: list[str] = []
 
 
-class AgentPart(_PartOfMessage, frozen=True, kw_only=True):
+class AgentPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="agent"):
     name: str = ""
 
 
-class RetryPart(_PartOfMessage, frozen=True, kw_only=True):
+class RetryPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="retry"):
     attempt: int = 0
     error: OpenCodeFailure = OpenCodeFailure()
 
 
-class CompactionPart(_PartOfMessage, frozen=True, kw_only=True):
+class CompactionPart(_PartOfMessage, frozen=True, kw_only=True, tag_field="type", tag="compaction"):
     auto: bool = False
 
 
@@ -175,6 +175,16 @@ PARTS: Shapes[KnownPart] = Shapes(
         "compaction": CompactionPart,
     }
 )
+_KNOWN: msgspec.json.Decoder[KnownPart] = msgspec.json.Decoder(KnownPart)
+
+
+def decode_part(raw: msgspec.Raw) -> Part:
+    """In one pass, wherever its ``type`` stands. Never raises on content."""
+    try:
+        return _KNOWN.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return PARTS.decode(bytes(raw))  # which repairs what can be repaired
+
 
 # ---------------------------------------------------------------------------------------------- what the server stores
 

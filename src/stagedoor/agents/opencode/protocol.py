@@ -143,6 +143,15 @@ class StepLimit:
 # ---------------------------------------------------------------------------------------------- one turn of the server
 
 
+class _PartKind(msgspec.Struct, frozen=True):
+    """Of a part that may be long, nothing else counts here."""
+
+    type: str = ""
+
+
+_PART_KIND = msgspec.json.Decoder(_PartKind)
+
+
 class ServeTurn:
     """Judges when a turn of the server is over.
 
@@ -223,6 +232,9 @@ class ServeTurn:
         return [self._end()]
 
     def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway | StepsExhausted]:
+        kind = decode_or_reason(_PART_KIND, event.part)
+        if isinstance(kind, str) or not kind.type.startswith("step-"):
+            return []
         match event.typed():
             case StepFinishPart(reason=reason):
                 self._watch.finish_step(reason)
@@ -526,6 +538,8 @@ class ServeProtocol:
 
     def _follow(self, event: KnownServerEvent) -> list[ServerEvent]:
         match event:
+            case MessagePartUpdated() | MessageUpdated():  # first: the most frequent
+                return self._in_turn(event)
             case ServerConnected():
                 again, self._connected = self._connected, True
                 if again and self.in_turn:
@@ -552,11 +566,14 @@ class ServeProtocol:
     def _in_turn(self, event: KnownServerEvent) -> list[ServerEvent]:
         session_id = getattr(event, "session_id", "")
         turn = self._turn(session_id)
-        busy = isinstance(event, SessionStatus) and event.status.type == "busy"
-        failed = isinstance(event, SessionError) and not turn.was_running
-        if self._is_recording and (busy or failed) and not turn.running and session_id not in self._children:
-            turn.start(session_id)
+        if self._is_recording and not turn.running and session_id not in self._children:
+            busy = isinstance(event, SessionStatus) and event.status.type == "busy"
+            failed = isinstance(event, SessionError) and not turn.was_running
+            if busy or failed:
+                turn.start(session_id)
         consequences = turn.observe(event)
+        if not consequences and not self._abort_once_busy:
+            return []
         if any(isinstance(consequence, (Runaway, StepsExhausted)) for consequence in consequences) or (
             self._abort_once_busy and turn.is_under_way
         ):
@@ -577,7 +594,23 @@ class ServeProtocol:
         return StepLimit(None if session_id in self._children else self._most_steps)
 
 
+class _DeltaEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="message.part.delta"):
+    properties: MessagePartDelta
+
+
+class _PartEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="message.part.updated"):
+    properties: MessagePartUpdated
+
+
+_FREQUENT: msgspec.json.Decoder[_DeltaEnvelope | _PartEnvelope] = msgspec.json.Decoder(_DeltaEnvelope | _PartEnvelope)
+"""The bulk of a stream: typed in one pass."""
+
+
 def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage:
+    try:
+        return _FREQUENT.decode(message).properties
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
     envelope = decode_or_reason(_ENVELOPE, message)
     if not isinstance(envelope, str) and bytes(envelope.payload):  # /global/event wraps what /event sends
         envelope = decode_or_reason(_ENVELOPE, envelope.payload)
@@ -587,8 +620,6 @@ def _decoded(message: bytes) -> KnownServerEvent | ServerNotice | UnknownMessage
     if decoder is not None:
         decode = decode_question if envelope.type in SERVER_QUESTIONS else decode_or_reason
         event = decode(decoder, envelope.properties)
-        if type(event) is MessagePartDelta:
-            return event
         match event:
             case str():
                 return UnknownMessage(message, event)

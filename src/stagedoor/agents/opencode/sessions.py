@@ -24,7 +24,7 @@ from stagedoor.errors import (
 from stagedoor.transports.conversation import Conversation
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.process import ChildProcess
-from stagedoor.transports.relay import Relay
+from stagedoor.transports.relay import Reader, Relay
 from stagedoor.transports.tasks import TaskOwner
 
 from .answers import AnswerCommand, choices_answer, decide, permission_answer
@@ -71,6 +71,11 @@ class OpenCodeSession:
     def received(self) -> AsyncIterator[tuple[bytes, ServerEvent]]:
         """The same with the message each came from (empty for what no message caused)."""
         return self._server.relay.reader()
+
+    @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, ServerEvent]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return _batches(self._server.relay.reader())
 
     @property
     def running(self) -> bool:
@@ -243,6 +248,11 @@ class OpenCodeRunSession:
         return self._relay.reader()
 
     @property
+    def batches(self) -> AsyncIterator[list[tuple[bytes, RunEvent]]]:
+        """The same in lists of whatever is there, for those who want many events fast."""
+        return _batches(self._relay.reader())
+
+    @property
     def running(self) -> bool:
         return bool(self._turns) and self._turns[0].process.code is None
 
@@ -353,3 +363,8 @@ def acp_config(config: OpenCodeSessionConfig) -> AcpSessionConfig:
 async def _events_only(pairs: AsyncIterator[tuple[bytes, EventT]]) -> AsyncIterator[EventT]:
     async for _, event in pairs:
         yield event
+
+
+async def _batches(reader: Reader[tuple[bytes, EventT]]) -> AsyncIterator[list[tuple[bytes, EventT]]]:
+    while batch := await reader.batch():
+        yield batch

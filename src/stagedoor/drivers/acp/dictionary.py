@@ -275,7 +275,9 @@ class AcpDictionary:
         self, update: updates.AcpToolCall | updates.ToolCallUpdate, *, in_question: bool = False
     ) -> list[Event]:
         """Remember what an update brings; report new output. What a question shows (``in_question``) is not output."""
-        call = self._calls.setdefault(update.tool_call_id, _CallState(update.tool_call_id, diffs={}))
+        call = self._calls.get(update.tool_call_id)
+        if call is None:
+            call = self._calls[update.tool_call_id] = _CallState(update.tool_call_id, diffs={})
         if not call.title and update.title and " " not in update.title:
             call.label = update.title
         call.title = update.title or call.title
@@ -316,10 +318,11 @@ class AcpDictionary:
         """An agent that tells what a call does when it has begun, or tells it anew, is not left with the first word."""
         if not call.announced:
             return []
-        name, arguments = self._name(call), self._arguments(call)
-        target = target_of(name, arguments) or call.path
-        # Files go by several names; one that was known is the same under another.
-        if not target or target == call.target or (call.is_known and name != "shell"):
+        name = self._name(call)
+        if call.is_known and name != "shell":  # files go by several names; one that was known is the same under another
+            return []
+        target = target_of(name, self._arguments(call, name)) or call.path
+        if not target or target == call.target:
             return []
         call.is_known = True
         call.target = target
@@ -364,7 +367,8 @@ class AcpDictionary:
             return []
         call.announced = True
         self._answered = self._answered and call.parent is not None
-        name, arguments = self._name(call), self._arguments(call)
+        name = self._name(call)
+        arguments = self._arguments(call, name)
         target = target_of(name, arguments) or call.path
         call.target, call.is_known = target or call.title, bool(target)
         return [
@@ -440,7 +444,8 @@ class AcpDictionary:
         # The stream may not have come this far yet; a second time it changes nothing.
         self._update_call(question.tool_call, in_question=True)
         call = self._calls[question.tool_call.tool_call_id]
-        name, arguments = self._name(call), self._arguments(call)
+        name = self._name(call)
+        arguments = self._arguments(call, name)
         return PermissionRequest(
             request_id=f"{question.session_id}:{question.request_id}",
             tool_use_id=call.id,
@@ -480,11 +485,11 @@ class AcpDictionary:
             return name
         return "write_file" if call.kind == "edit" and _is_new(call) else KINDS.get(call.kind, "other")
 
-    def _arguments(self, call: _CallState) -> dict[str, Any]:
+    def _arguments(self, call: _CallState, name: ToolName) -> dict[str, Any]:
         raw_input: object = call.raw_input
         if isinstance(raw_input, dict) and (raw_input or not (call.path or call.diffs)):
             arguments = cast("dict[str, Any]", raw_input)
-            return with_plain_command(arguments) if self._name(call) == "shell" else arguments
+            return with_plain_command(arguments) if name == "shell" else arguments
         match KINDS.get(call.kind, "other"):
             case "shell":
                 return {"command": call.title}

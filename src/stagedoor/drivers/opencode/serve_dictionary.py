@@ -226,6 +226,12 @@ class ServeDictionary:
         if not isinstance(part, shapes.UnknownMessage) and part.message_id in self._copied:
             return []
         match part:
+            case parts.ToolPart():  # first: the most frequent
+                self._follow_task(part)
+                translated = below(self._calls.update(part), parent)
+                if part.state.status == "running":
+                    self.on_call()
+                return translated
             case parts.TextPart():
                 if part.message_id in self._silent or part.synthetic or part.ignored:
                     return []
@@ -233,12 +239,6 @@ class ServeDictionary:
                 return self._speech.part(part, parent)
             case parts.ReasoningPart():
                 return [] if part.message_id in self._silent else self._speech.part(part, parent)
-            case parts.ToolPart():
-                self._follow_task(part)
-                translated = below(self._calls.update(part), parent)
-                if part.state.status == "running":
-                    self.on_call()
-                return translated
             case parts.StepFinishPart():
                 return [*self._spending.step(part)]  # sub-agents spend for the turn
             case shapes.UnknownMessage():

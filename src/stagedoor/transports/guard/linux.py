@@ -3,9 +3,9 @@ descendant leaves its tree, and ``/proc`` says at any time who is in it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
+
+from .light import signal, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ SWEEPS = 50
 def children(pid: int) -> list[int]:
     """The direct children of ``pid``, from all its threads."""
     found: list[int] = []
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 (pathlib is not worth its start-up time here)
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
     return found
 
@@ -62,7 +62,7 @@ def end_session(leader: int, leader_started: int, mark: str) -> None:
         if not members:
             return
         for pid in members:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
 

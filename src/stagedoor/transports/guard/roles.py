@@ -3,20 +3,20 @@ and above it the ``Keeper``. How they know what is theirs is a matter of their t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
 import stat
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
 
+from .light import signal, suppress
 from .strategies import tree_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
     from .strategies import Tree
 
 TERM_GRACE = 0.3
@@ -58,7 +58,7 @@ class Guard:
             if is_alone := watch.is_alone(ready):
                 break
             if wake_read in ready:
-                with contextlib.suppress(BlockingIOError):
+                with suppress(BlockingIOError):
                     if signal.SIGTERM in os.read(wake_read, 4096):
                         break
                 if self._reap():
@@ -136,7 +136,7 @@ class Guard:
     def _signal_group(self, number: int) -> None:
         """The agent and those of its descendants that have not left its process group. The sandbox is in it too."""
         if self._child and not self._layers:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._child, number)
             return
         agent = self._agent()
@@ -146,7 +146,7 @@ class Guard:
 
     def _signal(self, pids: list[int], number: int) -> None:
         for pid in pids if self._child else ():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
     def _reap(self) -> bool:
@@ -162,7 +162,7 @@ class Guard:
         """The agent is over: ask what it left behind to end, for a moment."""
         rest = self._tree.rest()
         for pid in rest:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + TERM_GRACE
         while rest and time.monotonic() < deadline:
@@ -256,7 +256,7 @@ class SeriesGuard:
             ready = watch.wait()
             if watch.is_alone(ready):
                 return False
-            with contextlib.suppress(BlockingIOError):
+            with suppress(BlockingIOError):
                 if wake_read in ready and signal.SIGTERM in os.read(wake_read, 4096):
                     return False
             if self._control in ready:
@@ -264,11 +264,11 @@ class SeriesGuard:
                 if not head or self._is_farewell(head):
                     return False
                 for pid in self._tree.hold_still():
-                    with contextlib.suppress(OSError):
+                    with suppress(OSError):
                         os.kill(pid, signal.SIGKILL)
         left = _end_tree(self._tree)
         answer = f"failed {failure.decode()}" if failure else f"exited {os.waitstatus_to_exitcode(status)}"
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.write(self._control, f"{answer}\n".encode())
         return not left
 
@@ -294,7 +294,7 @@ def _collect(child: int) -> int | None:
 
 
 def _tell(control: int, line: str) -> None:
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.write(control, line.encode() + b"\n")
 
 
@@ -304,7 +304,7 @@ def _end_tree(tree: Tree, reap: Callable[[], object] = lambda: _collect(0)) -> i
     rest = tree.hold_still()
     while rest:
         for pid in rest:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         reap()
         if time.monotonic() > deadline:
@@ -358,7 +358,7 @@ class Keeper:
         for number in (signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _wake)
         status = 1
-        with contextlib.suppress(ChildProcessError):
+        with suppress(ChildProcessError):
             pid = 0
             while pid != self._guard:
                 pid, status = os.waitpid(-1, 0)
@@ -407,7 +407,7 @@ def _become_ordinary(tree: Tree, guard: int) -> None:
     os.setsid()
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
 
 
