@@ -96,3 +96,30 @@ def test_what_cannot_be_read_leaves_nothing_behind() -> None:
         assert isinstance(decode_or_reason(decoder, b"null"), str)
         assert decode_or_reason(decoder, b'{"number": {}, "inner": 5, "inners": [5]}') == Shape()
     assert tracebacks() <= before + 10
+
+
+class First(msgspec.Struct, frozen=True, tag_field="kind", tag="first"):
+    size: int = 1
+
+
+class Second(msgspec.Struct, frozen=True, tag_field="kind", tag="second"):
+    size: int = 2
+
+
+@pytest.mark.parametrize(
+    ("message", "alone", "among_others"),
+    [
+        (b'{"kind":"first","size":"5"}', First(5), First(5)),
+        (b'{"kind":"first","size":[]}', First(), First()),
+        (b'{"kind":"second","size":[]}', None, Second()),
+        (b'{"size":"5"}', First(5), None),
+        (b'{"kind":"third","size":[]}', None, None),
+    ],
+)
+def test_a_tag_is_needed_only_where_another_could_stand(message: bytes, alone: object, among_others: object) -> None:
+    for decoder, expected in (
+        (msgspec.json.Decoder(First), alone),
+        (msgspec.json.Decoder(First | Second), among_others),
+    ):
+        read = decode_or_reason(decoder, message)
+        assert (None if isinstance(read, str) else read) == expected

@@ -173,9 +173,10 @@ def _one_of(value: Json, union: inspect.UnionType, *, exact: bool) -> Json:
 
 def _is_tagged_otherwise(value: Json, kind: inspect.Type) -> bool:
     """Among others, a struct is known by its tag alone; where nothing else can stand, it may go without."""
-    tag_field = getattr(kind, "tag_field", None)
-    tagged = cast("dict[str, Json]", value).get(tag_field) if isinstance(value, dict) else None
-    return tag_field is not None and tagged != cast("inspect.StructType", kind).tag
+    struct = cast("inspect.StructType", kind)
+    if type(kind).__name__ != "StructType" or struct.tag_field is None or not isinstance(value, dict):
+        return False
+    return cast("dict[str, Json]", value).get(struct.tag_field) != struct.tag
 
 
 def _elements(value: Json, kind: inspect.ListType, *, exact: bool) -> list[Json]:

@@ -463,3 +463,34 @@ def test_a_recording_of_one_side_is_typed_by_shape() -> None:
     assert protocol.receive(message(id=1, result={"sessionId": "s"})) == [NewSessionResponse("s")]
     assert protocol.receive(message(id=2, result={"stopReason": "end_turn"})) == [PromptResponse("end_turn")]
     assert protocol.receive(READ) == [ReadTextFile("s", "/a", limit=2, request_id=3)]
+
+
+UPDATE = '"method":"session/update","params":{"sessionId":"s1","update":%s}'
+PIECE = '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"words"}}'
+BACKWARDS = '{"content":{"text":"words","type":"text"},"sessionUpdate":"agent_message_chunk"}'
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('{"jsonrpc":"2.0",' + UPDATE % PIECE + "}", "words"),
+        ("{" + UPDATE % BACKWARDS + "}", "words"),
+        ('{"jsonrpc":"2.0","id":7,' + UPDATE % PIECE + "}", "unknown request 'session/update'"),
+        ('{"jsonrpc":"2.0","id":null,' + UPDATE % PIECE + "}", "unknown request 'session/update'"),
+        ("{" + UPDATE % PIECE.replace("words", "half \\ud83d") + "}", "half \ufffd"),
+        ("{" + UPDATE % PIECE.replace('"text":"words"', '"text":"words","annotations":5') + "}", "words"),
+        ("{" + UPDATE % PIECE.replace("}}", '},"messageId":5}') + "}", "words"),
+        ("{" + UPDATE % PIECE.replace('"type":"text"', '"type":"hologram"') + "}", ""),
+        ("{" + UPDATE % PIECE.replace("agent_message_chunk", "telepathy") + "}", "session/update: unknown"),
+    ],
+)
+def test_a_piece_in_whatever_form_it_comes(line: str, expected: str) -> None:
+    [event] = AcpProtocol().receive(line.encode())
+    match event:
+        case SessionUpdate(session_id="s1", update=AgentMessageChunk() as chunk):
+            assert chunk.text == expected
+        case UnknownMessage(raw=raw, why=why):
+            assert raw == line.encode()
+            assert why.startswith(expected)
+        case _:
+            raise AssertionError(event)
