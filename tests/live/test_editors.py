@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -172,3 +173,59 @@ def test_a_client_drives_an_agent(client: str, agent: str, tmp_path: Path) -> No
         pytest.skip(f"{agent} is not installed: run `make clis`")
     with ScriptedModel(SCRIPT) as model:
         CLIENTS[client](Stage(tmp_path, agent, model))
+
+
+@pytest.mark.skipif(not os.environ.get("STAGEDOOR_CONTRACT"), reason="played by make compatibility")
+@pytest.mark.parametrize("victim", ["stagedoor acp", "server"])
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_kill_9_leaves_nothing_running_and_a_session_that_goes_on(agent: str, victim: str, tmp_path: Path) -> None:
+    """The CLI runs a command when its editor's program, or the server that these share, is killed."""
+    if find_cli(agent) is None:
+        pytest.skip(f"{agent} is not installed: run `make clis`")
+    sleeping = "echo $$ > pid; exec sleep 98075"
+    with ScriptedModel([say("First."), shell(sleeping), say("Again.")]) as model:
+        stage = Stage(tmp_path, agent, model)
+        asyncio.run(_killed_and_loaded(stage, victim))
+
+
+async def _killed_and_loaded(stage: Stage, victim: str) -> None:
+    program, *words = stage.command
+    env = {**stage.env, "STAGEDOOR_SESSIONS__TIER": "autonomous"}
+    cwd = str(stage.project)
+
+    def start(editor: Editor) -> Any:
+        return acp.spawn_agent_process(
+            editor, program, *words, env=env, transport_kwargs={"stderr": None}, use_unstable_protocol=True
+        )
+
+    async with asyncio.timeout(BOUND):
+        async with start(Editor()) as (agent, process):
+            await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
+            session = (await agent.new_session(cwd=cwd, mcp_servers=[])).session_id
+            await agent.prompt(session_id=session, prompt=[acp.text_block("one")])
+            turn = asyncio.ensure_future(agent.prompt(session_id=session, prompt=[acp.text_block("two")]))
+            file = stage.project / "pid"
+            while not (file.exists() and file.read_text().endswith("\n")):
+                await asyncio.sleep(0.05)
+            command = int(file.read_text())
+            server = json.loads((stage.folder / "stagedoor" / "shared.json").read_text())["pid"]
+            os.kill(process.pid if victim == "stagedoor acp" else server, signal.SIGKILL)
+            while any(map(alive, (command, process.pid, server))):
+                await asyncio.sleep(0.05)
+            turn.cancel()
+        again = Editor()
+        async with start(again) as (agent, _):
+            await agent.initialize(protocol_version=acp.PROTOCOL_VERSION)
+            await agent.load_session(session_id=session, cwd=cwd, mcp_servers=[])
+            answer = await agent.prompt(session_id=session, prompt=[acp.text_block("three")])
+            assert answer.stop_reason == "end_turn"
+            while not again.text.startswith("First.") or "Again." not in again.text:
+                await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that has ended and was not collected does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except OSError:
+        return False

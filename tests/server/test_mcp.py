@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import NotAllowed
+from stagedoor.mcp import bridge
 from stagedoor.server.mcp import tools as door_tools
 from stagedoor.service.config.settings import Limits, Settings
 from stagedoor.service.opening import narrowed
@@ -384,5 +385,20 @@ def test_the_official_client_on_standard_input(tmp_path: Path, script: Script) -
                 if view.get("turn_over"):
                     break
             assert view["result"] == "hi from below"
+
+    run(scene)
+
+
+def test_a_call_is_answered_though_the_input_ends_behind_it(serve: Serve) -> None:
+    """As with ``echo '…' | stagedoor mcp``."""
+
+    async def scene() -> None:
+        async with serve() as server:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", bridge.__file__, f"{server.url}/mcp", stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, env={bridge.SECRET: f"Bearer {server.token}"},
+            )  # fmt: skip
+            out, _ = await process.communicate(b'{"jsonrpc":"2.0","id":7,"method":"tools/list"}\n')
+            assert (process.returncode, json.loads(out)["id"]) == (0, 7)
 
     run(scene)

@@ -9,10 +9,12 @@ import json
 import os
 import sys
 import threading
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 SECRET = "STAGEDOOR_BRIDGE_AUTHORIZATION"
+FAREWELL_SECONDS = 5.0
 
 _writing = threading.Lock()
 
@@ -78,16 +80,22 @@ def _answer(line: bytes, server: BridgedServer) -> None:
 
 
 def carry(url: str, headers: dict[str, str], tls: Any = None) -> None:
-    """Carry messages until our input ends."""
+    """Carry messages until our input ends; what is answered soon after that is still told."""
     server = BridgedServer(url, headers, tls)
+    answering: list[threading.Thread] = []
     for line in sys.stdin.buffer:
         if not line.strip():
             continue
         if b'"initialize"' in line:  # nothing else may overtake it
             _answer(line, server)
         else:
-            threading.Thread(target=_answer, args=(line, server), daemon=True).start()
-    os._exit(0)  # whoever asked has gone: nobody waits for what still runs
+            answering = [thread for thread in answering if thread.is_alive()]
+            answering.append(threading.Thread(target=_answer, args=(line, server), daemon=True))
+            answering[-1].start()
+    bound = time.monotonic() + FAREWELL_SECONDS
+    for thread in answering:
+        thread.join(max(0.0, bound - time.monotonic()))
+    os._exit(0)  # whoever asked has gone, or will not wait longer
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from stagedoor import __version__
 from stagedoor.errors import BadRequest
+from stagedoor.mcp.bridge import FAREWELL_SECONDS
 from stagedoor.mcp.protocol import ToolServer, http_status
 from stagedoor.service.service import Service
 from stagedoor.transports.tasks import TaskOwner
@@ -84,14 +86,19 @@ def _decoded(body: bytes) -> dict[str, object]:
 
 
 async def serve_model(service: Service, lines: StdioLines, *, most: Tier | None, parent: str = "") -> None:
-    """Serve the program that started us until it closes our input; what still waits then is left."""
+    """Serve the program that started us until it closes our input; what is answered soon after that is still told."""
     model = ModelCaller(caller=Caller(LOCAL, "mcp", ("run",)), parent=parent, most=most)
     server = server_for(service, model, __version__)
     tasks = TaskOwner()
+    answering: set[asyncio.Task[None]] = set()
     try:
         async for message in lines.messages():
             if message.strip():
-                tasks.start(_respond(server, message, lines))
+                answer = tasks.start(_respond(server, message, lines))
+                answering.add(answer)
+                answer.add_done_callback(answering.discard)
+        if answering:
+            await asyncio.wait(answering, timeout=FAREWELL_SECONDS)
     finally:
         await tasks.close()
 
