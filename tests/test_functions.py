@@ -222,7 +222,7 @@ def test_arguments_that_a_person_has_emptied_do_not_allow_the_ones_before(tmp_pa
 def test_every_way_to_run_takes_functions(options: dict[str, Any]) -> None:
     desk = Desk()
     prompt = script(call("book", title="Emma"))
-    more = {**options, "tier": "autonomous", "tools": desk.tools}
+    more: dict[str, Any] = {**options, "tier": "autonomous", "tools": desk.tools}
     assert stagedoor.run_sync("understudy", prompt, **more).status == "success"
 
     async def main() -> None:

@@ -205,7 +205,8 @@ class Sessions:
             ancestor = found
         if depth >= limits.depth:
             raise TooMany(f"sessions are nested {depth} deep already, which is the limit: do it in this session")
-        others = await self._started_by(above) if above.spec and above.spec.max_budget_usd is not None else []
+        limited = above.spec is not None and above.spec.max_budget_usd is not None
+        others = await self._started_by(above) if limited else ()
         return await self._begin(narrowed(spec, above, others), who=who, caller=caller, started_by=above)
 
     async def _started_by(self, above: SessionView) -> Sequence[SessionView]:
