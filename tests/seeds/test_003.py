@@ -29,7 +29,8 @@ COVERS: dict[str, str] = {
     "Unified Event Stream | `permission_request`": "test_a_refused_call_has_its_result test_the_real_clis",
     "Unified Event Stream | `done`": "test_a_whole_run test_the_real_clis",
     "Base Event": "test_a_whole_run test_the_real_clis",
-    "Key Payloads": "test_a_whole_run test_a_refused_call_has_its_result",
+    "Key Payloads": "test_a_whole_run test_a_refused_call_has_its_result test_lists_of_tools "
+    "test_a_limit_of_the_real_claude_code",
     "Unified Permission Model (UPM)": "test_tiers_and_modes",
     "Unified Permission Model (UPM) | `dry-run`": "test_tiers_and_modes",
     "Unified Permission Model (UPM) | `supervised`": "test_tiers_and_modes",
@@ -37,7 +38,8 @@ COVERS: dict[str, str] = {
     "Adapter Interface": "test_lists_of_tools test_resume_the_last_session test_is_available test_the_real_clis",
     "Session Control": "test_abort",
     "Parallel Execution": "test_parallel",
-    "Consequences": "test_lists_of_tools test_what_cannot_be_done_is_refused test_the_real_clis",
+    "Consequences": "test_lists_of_tools test_what_cannot_be_done_is_refused test_the_real_clis "
+    "test_a_limit_of_the_real_claude_code",
 }
 DIFFERS: dict[str, str] = {
     "Unified Permission Model (UPM)": "`permissionTier` is `tier` and `permissionMode` is `approval`, never ignored; "
@@ -86,6 +88,11 @@ def test_a_whole_run(adapter: Adapter) -> None:
     assert "out" in result["payload"]["output"]
     done = events[-1]["payload"]
     assert (done["status"], done["result"], done["usage"]["toolUses"]) == ("success", "Bye", 1)
+    assert done["usage"]["totalCostUsd"] == 0.0  # it costs nothing, and says so
+    assert isinstance(result["payload"]["durationMs"], int | float)
+    more = {event["type"] for event in events if ":" in event["type"]}
+    assert more  # further types have a namespace, and whoever ignores them misses none of the nine
+    assert all(kind.split(":")[0] for kind in more)
 
 
 def test_a_refused_call_has_its_result(adapter: Adapter) -> None:
@@ -188,10 +195,15 @@ def test_resume_the_last_session(adapter: Adapter) -> None:
     native = [events[0]["metadata"]["nativeSessionId"] for events in (first, again)]
     assert native[0] == native[1]
     assert again[0]["metadata"]["resumed"] is True
+    by_id = collect(adapter, script([{"say": "Four."}]), resume=native[0])
+    assert by_id[0]["metadata"]["nativeSessionId"] == native[0]
+    assert by_id[-1]["payload"]["result"] == "Four."
 
 
-def test_is_available(adapter: Adapter) -> None:
+def test_is_available(adapter: Adapter, tmp_path: Path) -> None:
     assert asyncio.run(adapter.is_available())
+    nowhere = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
+    assert not asyncio.run(Adapter("kimi", env=nowhere).is_available())
 
 
 def test_what_cannot_be_done_is_refused(adapter: Adapter) -> None:
@@ -260,3 +272,23 @@ def test_the_real_clis(tmp_path: Path, agent: str) -> None:
     assert [path.name for path in (tmp_path / "repo").iterdir()] == ["made"]
     assert events[-1]["payload"]["result"] == "Done."
     assert catalog.agent(agent).title
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("limit", "status"), [({"max_turns": 1}, "max_turns"), ({"max_budget_usd": 1e-9}, "max_budget")]
+)
+def test_a_limit_of_the_real_claude_code(tmp_path: Path, limit: Json, status: str) -> None:
+    """``DonePayload.status`` says which limit has ended it."""
+    if (program := find_cli("claude")) is None:
+        pytest.skip("claude is not installed: run `make clis`")
+    (tmp_path / "repo").mkdir()
+    with ScriptedModel([shell("echo one"), shell("echo two"), say("Done.")]) as model:
+        place = model.environment("claude", home=tmp_path / "home", cwd=tmp_path / "repo")
+        real = Adapter(
+            "claude", cwd=str(tmp_path / "repo"), env=place.env, inherit_env=False, executable=str(program),
+            model=place.model,
+        )  # fmt: skip
+        events = collect(real, "Go.", tier="autonomous", **limit)
+        assert events[-1]["payload"]["status"] == status
+        assert events[-1]["payload"]["usage"]["toolUses"] <= 1
