@@ -70,7 +70,7 @@ def test_a_full_disk_ends_what_runs_and_takes_no_work_until_there_is_room(kit: A
 
 
 class Unreadable(SqliteStore):
-    async def sessions(self, query: Query) -> list[SessionView]:
+    async def claim(self, *given: Any, **named: Any) -> list[SessionView]:
         raise StoreBroken("the disk is broken; replace it")
 
 

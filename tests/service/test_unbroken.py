@@ -14,7 +14,7 @@ from stagedoor.service.journal import DAY, Upkeep
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Change, Query
-from stagedoor.service.views import IdempotentReply, Question, QueuedPrompt, SessionSpec
+from stagedoor.service.views import Command, IdempotentReply, Question, QueuedPrompt, SessionSpec
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
 
@@ -35,8 +35,8 @@ class SlowDisk(SqliteStore):
         if any(isinstance(change, QueuedPrompt) and change.state == "queued" for change in changes):
             await self._tell()
 
-    async def answer(self, question: Question) -> bool:
-        won = await super().answer(question)
+    async def answer(self, question: Question, command: Command | None = None) -> bool:
+        won = await super().answer(question, command)
         await self._tell()
         return won
 

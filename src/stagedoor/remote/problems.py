@@ -32,6 +32,7 @@ FAULTS: dict[str, type[errors.StagedoorError]] = {
     "agent-refused": errors.AgentRefused,
     "agent-unavailable": errors.LaunchError,
     "log-away": errors.StoreAway,
+    "session-moved": errors.Fenced,
     "log-broken": errors.StoreError,
     "policy-broken": errors.PolicyError,
     "unavailable": errors.TooMany,

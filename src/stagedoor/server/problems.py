@@ -74,6 +74,8 @@ REFUSALS: dict[str, ProblemKind] = {
     )
 }
 
+SESSION_MOVED = ProblemKind(503, "session-moved", "The session changes hands; try again", -32020)
+
 KINDS: dict[type[Exception], ProblemKind] = {
     errors.SessionNotFound: ProblemKind(404, "not-found", "Not found", -32001),
     errors.SessionEnded: ProblemKind(409, "session-ended", "The session has ended", -32002),
@@ -83,6 +85,8 @@ KINDS: dict[type[Exception], ProblemKind] = {
     errors.NotAllowed: ProblemKind(403, "not-allowed", "Not allowed", -32004),
     errors.BadRequest: ProblemKind(400, "bad-request", "The request is not valid", -32602),
     errors.TooMany: ProblemKind(429, "too-many", "A limit is reached", -32005),
+    errors.Fenced: SESSION_MOVED,
+    errors.SequenceConflict: SESSION_MOVED,
     errors.StoreError: ProblemKind(503, "log-broken", "The log cannot be used", -32006),
     errors.StoreAway: ProblemKind(503, "log-away", "The log cannot be reached just now", -32019),
     errors.NotSupported: ProblemKind(400, "not-supported", "The agent cannot do that", -32007),

@@ -153,6 +153,12 @@ class Opening:
         except BadRequest:
             return Capabilities(resume=False)
 
+    def may_resume(self, view: SessionView) -> bool:
+        """Whether its agent could go on with it, on the machine that has its folder."""
+        drivers = catalog.agent(view.agent).drivers
+        chosen = [drivers[view.driver]] if view.driver in drivers else drivers.values()
+        return any(driver.capabilities.resume for driver in chosen)
+
     def _confined(self, view: SessionView, configured: AgentSettings) -> dict[str, Any]:
         """Nothing of the server's own can be read from inside."""
         confine = narrower(view.confine, configured.confine)

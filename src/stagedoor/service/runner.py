@@ -634,6 +634,11 @@ class Seats:
         """Somebody waits for one."""
         return self._waiting > 0
 
+    @property
+    def free(self) -> int:
+        """How many more could sit down."""
+        return max(self._limit - len(self._taken) - self._waiting, 0)
+
     def leave(self, session_id: str) -> None:
         self._taken.discard(session_id)
         self._freed.set()

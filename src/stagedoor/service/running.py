@@ -1,4 +1,4 @@
-"""The sessions that run in this process: who serves them, whether work is taken at all, and what a crash left to close.
+"""The sessions that this process owns: who serves them, whether work is taken at all, and what a crash left to close.
 
 Verbs that change something are carried out to their end, though whoever called has left meanwhile. A client may vanish,
 or its device be revoked, between a write and what follows from it: an answer that is stored but never reaches its agent
@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from stagedoor.errors import StoreBroken, StoreError, TooMany
+from stagedoor import __version__
+from stagedoor.errors import Fenced, SequenceConflict, StoreBroken, StoreError, TooMany
 from stagedoor.session import Session
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Event, Notice
@@ -24,16 +26,18 @@ from .journal import Journal
 from .opening import Opening
 from .runner import Seats, SessionRunner
 from .session_log import SessionLog
-from .store import Query, Remember
+from .store import Change, Forget, Remember
 from .views import SessionView
+from .worker import Worker
 
 _log = logging.getLogger("stagedoor.service")
-EVERYTHING = 1_000_000
 FINISH_WITHIN = 10.0
 """Seconds that verbs have to come to their end when the server stops."""
 STOP_WITHIN = 60.0
 """Seconds in which everything that runs is ended when the server stops. What is left is closed at the next start."""
 
+Role: TypeAlias = Literal["both", "door", "worker"]
+"""What a process does with the log: takes requests, runs sessions, or both."""
 Value = TypeVar("Value")
 Arguments = ParamSpec("Arguments")
 
@@ -44,11 +48,22 @@ class RunningSessions:
         journal: Journal,
         opening: Opening,
         settings: Settings,
+        home: Path,
         *,
+        role: Role = "both",
         now: Callable[[], int],
         new_id: Callable[[], str],
     ) -> None:
         self.runners: dict[str, SessionRunner] = {}
+        self.worker = Worker(
+            journal,
+            home,
+            now=now,
+            let_go=self._kill_all,
+            take=self.recover,
+            seats=settings.limits.awake,
+            version=__version__,
+        )
         self.seats = Seats(
             settings.limits.awake, lambda: [runner for runner in self.runners.values() if runner.can_doze]
         )
@@ -68,6 +83,8 @@ class RunningSessions:
         self._settings = settings
         self._now = now
         self._new_id = new_id
+        self._role = role
+        self._lost: set[SessionRunner] = set()
         self._killing: asyncio.Task[None] | None = None
         self._stopping = False
         self._repairing = asyncio.Lock()
@@ -81,7 +98,7 @@ class RunningSessions:
             wake=self._woken,
             seats=self.seats,
             sleep_after=self._settings.sleep_after,
-            broken=self.broken,
+            broken=partial(self.broken, session_id=session_log.view.id),
             on_end=self._ended,
             before_turn=lambda view, turn: self.before_turn(view, turn),
         )
@@ -95,7 +112,7 @@ class RunningSessions:
             self._journal,
             now=self._now,
             new_id=self._new_id,
-            broken=self.broken,
+            broken=partial(self.broken, session_id=view.id),
             counts=self.counts,
             audit=self._opening.audit,
             announce=self.announce,
@@ -122,19 +139,86 @@ class RunningSessions:
             if self.fault is not None:
                 await self._try_again(self.fault)
 
-    async def recover(self) -> None:
-        """Close or continue the sessions that are open in the log and that nobody serves."""
-        for view in await self._journal.store.sessions(Query(ended=False, limit=EVERYTHING)):
-            if view.id in self.runners:
-                continue
-            session_log = self.open_log(view)
-            resumable = bool(view.native_id) and self._opening.capabilities(view).resume
-            decided = await session_log.mend(resumable=resumable)
-            if not session_log.view.ended:
-                self.serve(session_log).start(None, decided=decided)
+    async def start(self) -> None:
+        """Take over what the process before this one, or a worker that is gone, has left. A door runs nothing."""
+        if self._role == "door":
+            return
+        await self.worker.register()
+        await self.recover()
+        self.worker.start()
 
-    def broken(self, fault: StoreError) -> None:
-        """Nothing can be stored: no new work, and nothing is left running that could not be reported."""
+    async def recover(self) -> None:
+        """Close or continue the sessions that are open in the log and that nobody owns: where others could take them
+        too, no more than there are seats for. What nobody can take is closed once it was waited for long enough."""
+        if self._stopping or self._role == "door":
+            return
+        shared = self._journal.store.shared
+        async with self.worker.claiming:
+            claimed = await self.worker.claim(self.seats.free if shared else None)
+        await self._continue_all(claimed)
+        for view in await self.worker.orphans() if shared else ():
+            await self._close_orphan(view)
+
+    async def _continue_all(self, claimed: Iterable[SessionView]) -> None:
+        for view in claimed:
+            try:
+                await self._continue(view)
+            except (Fenced, SequenceConflict) as fault:
+                _log.warning("session %s was not continued: %s", view.id, fault)
+
+    async def _close_orphan(self, view: SessionView) -> None:
+        """Say what became of it, and leave it to its own worker should that come back: its questions stay open."""
+        owned = await self.worker.claim_only(view)
+        if owned is None:
+            return
+        session_log = self.open_log(owned)
+        try:
+            await session_log.mend(resumable=bool(owned.native_id) and self._opening.may_resume(owned))
+        except (Fenced, SequenceConflict) as fault:
+            _log.warning("session %s was not closed: %s", view.id, fault)
+        if not session_log.view.ended:
+            await self._journal.release(owned.id, owned.epoch)
+
+    def _resumable(self, view: SessionView) -> bool:
+        return bool(view.native_id) and self._opening.capabilities(view).resume
+
+    async def _continue(self, view: SessionView) -> None:
+        if (runner := self.runners.get(view.id)) is not None:
+            await runner.kill()  # of an earlier epoch: it could store nothing any more
+        session_log = self.open_log(view)
+        decided = await session_log.mend(resumable=self._resumable(view))
+        if not session_log.view.ended:
+            self.serve(session_log).start(None, decided=decided)
+
+    async def own(self, view: SessionView, *rows: Change) -> SessionView:
+        """Put a new session, as this worker's own."""
+        if self._role == "door":
+            raise TooMany("this server runs no sessions itself, and no worker takes this one; start a worker")
+        view = self.worker.as_own(view)
+        try:
+            async with self.worker.claiming:
+                await self._journal.write(view, *rows)
+                owned = await self.worker.claim_only(view)
+                if owned is None:
+                    await self._journal.write(Forget(view.id))
+        except StoreError as fault:
+            self.broken(fault)
+            raise
+        if owned is None:
+            raise TooMany("this server is being emptied and takes no new sessions; use another one, or try again later")
+        return owned
+
+    def broken(self, fault: StoreError, *, session_id: str = "") -> None:
+        """Nothing can be stored: no new work, and nothing is left running that could not be reported.
+
+        One session that belongs to somebody else by now is let go of, and nothing but that one.
+        """
+        if isinstance(fault, Fenced | SequenceConflict):
+            runner = self.runners.get(session_id)
+            if runner is not None and runner not in self._lost:
+                self._lost.add(runner)
+                self.tasks.start(self._let_go(runner, fault))
+            return
         if self.fault is None:
             self.fault = fault
             _log.error("no new work is accepted: %s", fault)
@@ -153,6 +237,7 @@ class RunningSessions:
             stopping.cancel_all()
         for runner in list(self.runners.values()):
             await runner.kill()
+        await self.worker.stop()
         if self._killing is not None:
             await asyncio.wait([self._killing])
         await self.tasks.finish(FINISH_WITHIN)
@@ -166,13 +251,23 @@ class RunningSessions:
         except StoreError:
             raise StoreBroken(f"the server accepts no new work: {fault}") from fault
         self.fault = None
+        await self.worker.register()  # what was killed is nobody's then, and taken anew
         await self.recover()
 
     async def _kill_all(self) -> None:
         await asyncio.gather(*(runner.kill() for runner in list(self.runners.values())), return_exceptions=True)
 
-    def _idle(self) -> list[SessionRunner]:
-        return [runner for runner in self.runners.values() if runner.can_doze]
+    async def _let_go(self, runner: SessionRunner, fault: StoreError) -> None:
+        """Its program is ended, and nobody is told anything more by us."""
+        view = runner.view
+        _log.warning("session %s is let go of: %s", view.id, fault)
+        await runner.kill()
+        self._lost.discard(runner)
+        # With numbers that do not follow it is ours still, and only what we believe of it is wrong: it is read anew.
+        if isinstance(fault, SequenceConflict) and await self._journal.release(view.id, view.epoch):
+            found = await self._journal.store.session(view.id)
+            owned = None if found is None else await self.worker.claim_only(found)
+            await self._continue_all([] if owned is None else [owned])
 
     def _woken(self, view: SessionView, images: Sequence[str]) -> Session:
         return self._opening.session(view, resume=view.native_id, images=images)

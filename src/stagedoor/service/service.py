@@ -24,7 +24,7 @@ from .notify.receivers import Receivers
 from .opening import Opening
 from .postgres import log_in
 from .questions import Questions
-from .running import RunningSessions
+from .running import Role, RunningSessions
 from .sessions import Sessions
 from .sqlite import SqliteStore
 from .store import Remember, Store
@@ -65,7 +65,10 @@ class Events:
 
 
 class Service:
-    """``async with Service(settings) as service:`` opens the log, closes what a crash left, and stops in order."""
+    """``async with Service(settings) as service:`` opens the log, closes what a crash left, and stops in order.
+
+    ``role="door"``: it takes requests and runs nothing itself.
+    """
 
     def __init__(
         self,
@@ -73,6 +76,7 @@ class Service:
         *,
         store: Store | None = None,
         hub: Hub | None = None,
+        role: Role = "both",
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = fresh_id,
     ) -> None:
@@ -89,7 +93,9 @@ class Service:
         self._store = store or SqliteStore(self.home / "log.db", durable=settings.durable)
         self._journal = journal = Journal(self._store, hub or LocalHub())
         opening = Opening(settings, self.home)
-        self._running = running = RunningSessions(journal, opening, settings, now=now, new_id=new_id)
+        self._running = running = RunningSessions(
+            journal, opening, settings, self.home, role=role, now=now, new_id=new_id
+        )
         self._changes = ConfigChanges(journal, now)
         self.policy = opening.policy
         self.trust = opening.trust
@@ -125,7 +131,7 @@ class Service:
             await self._journal.hub.open()
             await self.receivers.load()
             await self._changes.note(self.settings, self.policy_file)
-            await self._running.recover()
+            await self._running.start()
         except BaseException:
             await self.stop()
             raise

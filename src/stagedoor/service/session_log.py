@@ -29,7 +29,7 @@ from stagedoor.unified.events import (
 from .journal import Journal
 from .projection import IRRELEVANT, MID_TURN, PLAIN, asleep, closing, project
 from .question_rows import QuestionRows, needs_the_agent, resolution, words_of
-from .store import Append, Change
+from .store import Append, Change, Fence
 from .views import Question, QueuedPrompt, Record, SessionView, TurnUsage
 
 _log = logging.getLogger("stagedoor.service")
@@ -39,7 +39,10 @@ UNANSWERED = "nobody answered in time"
 
 
 class SessionLog:
-    """Whatever is written here is written under one lock, so that rows and events never contradict each other."""
+    """Whatever is written here is written under one lock, so that rows and events never contradict each other.
+
+    It is written behind a fence: what was meant for a session that has changed hands since is not kept (``Fenced``).
+    """
 
     def __init__(
         self,
@@ -69,7 +72,8 @@ class SessionLog:
         self._audit = audit
         self._announce = announce
         self._writing = asyncio.Lock()
-        self._pipeline = WritePipeline(journal, broken)
+        self._fence = Fence(view.id, view.epoch)
+        self._pipeline = WritePipeline(journal, broken, self._fence)
 
     async def store(self, events: list[Event]) -> None:
         """Returns when they are kept; pieces of text, which change nothing but the number, may be on their way."""
@@ -306,7 +310,7 @@ class SessionLog:
     async def _put(self, view: SessionView, *changes: Change) -> None:
         await self._pipeline.stored()
         try:
-            await self._journal.write(*changes, view)
+            await self._journal.write(self._fence, *changes, view)
         except StoreError as fault:
             self._broken(fault)
             raise
@@ -388,9 +392,10 @@ MOST_UNDER_WAY = 4
 class WritePipeline:
     """``failed`` is told of the first one that was not kept; from then on everybody is refused."""
 
-    def __init__(self, journal: Journal, failed: Callable[[StoreError], None]) -> None:
+    def __init__(self, journal: Journal, failed: Callable[[StoreError], None], fence: Fence) -> None:
         self._journal = journal
         self._failed = failed
+        self._fence = fence
         self._under_way = 0
         self._one_ended = asyncio.Event()
         self._fault: StoreError | None = None
@@ -399,7 +404,7 @@ class WritePipeline:
         """Hand over; returns when there is room for another."""
         self._check()
         self._under_way += 1
-        self._journal.hand_over((append,), self._ended)
+        self._journal.hand_over((self._fence, append), self._ended)
         await self._fewer_than(MOST_UNDER_WAY)
         self._check()
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stagedoor.errors import (
     AgentRefused,
     BadRequest,
+    Fenced,
     LocalProtocolError,
     NotAllowed,
     NotSupported,
@@ -21,7 +22,6 @@ from stagedoor.errors import (
     SessionNotFound,
     SessionRunning,
     StagedoorError,
-    StoreError,
     TooMany,
 )
 from stagedoor.shadow_git.checkpoints import UndoResult
@@ -524,7 +524,7 @@ class Sessions:
             message = QueuedPrompt(
                 id=message_id, session_id=view.id, prompt=prompt, at=self._now(), who=who, images=images
             )
-            await self._write_first(view, message)
+            view = await running.own(view, message)
         except BaseException:
             running.seats.leave(session_id)
             await discard_worktree(view, self._home)
@@ -586,19 +586,17 @@ class Sessions:
         await self.workspaces.forget(session_id)
         await asyncio.to_thread(shutil.rmtree, self._attachments / session_id, ignore_errors=True)
 
-    async def _write_first(self, view: SessionView, message: QueuedPrompt) -> None:
-        try:
-            await self._journal.write(view, message)
-        except StoreError as fault:
-            self._running.broken(fault)
-            raise
-
     async def _rewrite(self, session_id: str, **fields: object) -> SessionView:
         async with self._journal.rewriting:
-            view = await self.get(session_id)
-            runner = self._running.get(session_id)
-            session_log = self._running.open_log(view) if runner is None else runner.log
-            return await session_log.change(**fields)
+            while True:
+                view = await self.get(session_id)
+                runner = self._running.get(session_id)
+                session_log = self._running.open_log(view) if runner is None else runner.log
+                try:
+                    return await session_log.change(**fields)
+                except Fenced:  # it changed hands between reading and writing
+                    if runner is not None:
+                        raise
 
     def _check_prompt(self, prompt: str) -> None:
         if not prompt.strip():

@@ -184,6 +184,11 @@ class Store(Protocol):
         """It cannot be reached, and has not been for a while; what is asked of it waits, and then is ``StoreAway``."""
         ...
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may use the same log at the same time."""
+        ...
+
     async def open(self) -> None:
         """Make ready; migrates forward. Raises ``StoreTooNew`` or ``StoreBroken``."""
 

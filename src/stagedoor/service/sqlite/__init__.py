@@ -44,6 +44,7 @@ class SqliteStore:
     """``durable="power"`` syncs each commit: what is acknowledged survives the machine's death too."""
 
     away = False
+    shared = False
 
     def __init__(self, path: Path, *, durable: Durable = "process") -> None:
         path = path.absolute()

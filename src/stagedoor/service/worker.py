@@ -1,0 +1,221 @@
+"""This process as a worker: who it is in the log, its lease, and the sessions that it takes.
+
+A worker owns sessions as long as its lease holds. Where others may use the same log, the lease is renewed long before
+it ends; when that has failed for too long by this machine's own clock, everything that runs is let go of: somebody else
+may have it soon. What is still written then is refused by the epoch, whatever any clock says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import platform
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from stagedoor.errors import NotAllowed, StoreError
+from stagedoor.transports.tasks import TaskOwner
+from stagedoor.whole_file import replace_file
+
+from .journal import Journal
+from .projection import MID_TURN
+from .store import Query
+from .views import SessionView, WorkerRow
+
+_log = logging.getLogger("stagedoor.service")
+LEASE = 15.0
+"""Seconds after which a silent worker's sessions may be taken."""
+HELD = 12.0
+"""Seconds after which a worker that could not renew its lease lets go: in time, before anybody else comes."""
+RENEW_EVERY = 4.0
+GRACE = 60.0
+"""Seconds after the end of its lease for which a worker's own folders are waited for."""
+EVERYTHING = 1_000_000
+FOREVER = 2**53
+"""The lease where nobody else can come."""
+FILE_NAME = "worker.json"
+AT_ONCE = 100
+"""Sessions claimed together."""
+
+
+class WorkerIdentity(msgspec.Struct, frozen=True):
+    """Who this home's worker is, from its first start on. Its folders are known to others by its ``name``."""
+
+    id: str
+    name: str
+
+
+def identity_in(home: Path) -> WorkerIdentity:
+    """As it was written there, or written now."""
+    path = home / FILE_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=WorkerIdentity)
+    except FileNotFoundError:
+        identity = WorkerIdentity(id=str(uuid.uuid4()), name=platform.node() or "worker")
+        replace_file(path, msgspec.json.encode(identity).decode() + "\n")
+        return identity
+    except (OSError, msgspec.DecodeError) as fault:
+        advice = "correct it, or remove it to start as a new worker"
+        raise NotAllowed(f"{path} cannot be read: {fault}; {advice}") from fault
+
+
+class Worker:
+    """``let_go`` is awaited when the lease is lost: nothing may run any more. ``take`` is called then, and every few
+    seconds, to see what is free."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        home: Path,
+        *,
+        now: Callable[[], int],
+        let_go: Callable[[], Awaitable[None]],
+        take: Callable[[], Awaitable[None]],
+        labels: Sequence[str] = (),
+        seats: int = 0,
+        version: str = "",
+    ) -> None:
+        self.claiming = asyncio.Lock()
+        """Held by whoever puts a session that is this worker's own: nobody else here may take it for left over."""
+        self._journal = journal
+        self._home = home
+        self._now = now
+        self._let_go = let_go
+        self._take = take
+        self._labels = tuple(labels)
+        self._seats = seats
+        self._version = version
+        self._identity: WorkerIdentity | None = None
+        self._incarnation = ""
+        self._deadline = 0.0
+        self._tasks = TaskOwner()
+
+    @property
+    def identity(self) -> WorkerIdentity:
+        if self._identity is None:
+            self._identity = identity_in(self._home)
+        return self._identity
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it can run: its own, and the name of its machine."""
+        return (f"host:{self.identity.name}", *self._labels)
+
+    async def register(self) -> None:
+        """Come as a new incarnation: whatever this worker held before is free, for it first of all."""
+        store, identity = self._journal.store, self.identity
+        started = time.monotonic()
+        self._incarnation = uuid.uuid4().hex
+        row = WorkerRow(
+            id=identity.id,
+            name=identity.name,
+            incarnation=self._incarnation,
+            until=self._until(),
+            labels=self.labels,
+            seats=self._seats,
+            version=self._version,
+            seen_at=self._now(),
+        )
+        if (await store.put_worker(row)).revoked:
+            raise NotAllowed(
+                f"this worker ({identity.name}) was revoked; to start as a new one, remove {self._home / FILE_NAME}"
+            )
+        self._deadline = started + HELD
+        if not store.shared:
+            for other in await store.workers():
+                if other.id != identity.id and other.until:
+                    await store.renew(other.id, other.incarnation, 0)  # nobody else can be there
+
+    def start(self) -> None:
+        """Renew the lease and look for sessions, where others may be there too."""
+        if self._journal.store.shared:
+            self._tasks.start(self._hold(), name="stagedoor lease")
+
+    async def stop(self) -> None:
+        """Others may take at once what is left."""
+        await self._tasks.close()
+        if self._incarnation and self._journal.store.shared:
+            with contextlib.suppress(StoreError):
+                await self._journal.store.renew(self.identity.id, self._incarnation, 0)
+
+    async def claim(self, limit: int | None = None) -> list[SessionView]:
+        """Sessions that are free and that this worker can run: so many at most, or all."""
+        claimed: list[SessionView] = []
+        while True:
+            size = AT_ONCE if limit is None else min(AT_ONCE, limit - len(claimed))
+            page = await self._claim(self.labels, size)
+            claimed += page
+            if len(page) < size or len(claimed) == limit:
+                return claimed
+
+    async def claim_only(self, view: SessionView) -> SessionView | None:
+        """This one, whatever it needs, if it is free."""
+        claimed = await self._claim(view.needs, 1, view.id)
+        return claimed[0] if claimed else None
+
+    async def _claim(self, labels: Sequence[str], limit: int, session_id: str = "") -> list[SessionView]:
+        return await self._journal.claim(
+            self.identity.id, self._incarnation, labels=labels, limit=limit, now=self._now(), session_id=session_id
+        )
+
+    def as_own(self, view: SessionView) -> SessionView:
+        """A new session, to be claimed when it is put: nobody else takes it meanwhile. Where others are, it says that
+        its folder is here."""
+        host = f"host:{self.identity.name}"
+        placed = {"place": host, "needs": (*view.needs, host)} if self._journal.store.shared and not view.place else {}
+        return replace(view, worker=self.identity.id, **placed)
+
+    async def orphans(self) -> list[SessionView]:
+        """Sessions in the middle of something whose worker has been silent for so long that nobody waits for it."""
+        store, late = self._journal.store, self._now() - int(GRACE * 1000)
+        gone = {row.id for row in await store.workers() if row.until < late and row.id != self.identity.id}
+        if not gone:
+            return []
+        views = await store.sessions(Query(ended=False, limit=EVERYTHING))
+        return [view for view in views if view.worker in gone and view.activity in MID_TURN]
+
+    def _until(self) -> int:
+        return self._now() + int(LEASE * 1000) if self._journal.store.shared else FOREVER
+
+    async def _hold(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            if await self._renewed():
+                with contextlib.suppress(StoreError):  # the next one to write finds out, and says it
+                    await self._take()
+                continue
+            _log.error("this worker has lost its lease: what it ran is let go of, and taken again where it is free")
+            await self._let_go()
+            await self._come_back()
+
+    async def _renewed(self) -> bool:
+        """False: it could not be renewed in time, or somebody took it away."""
+        while (left := self._deadline - time.monotonic()) > 0:
+            started = time.monotonic()
+            try:
+                async with asyncio.timeout(left):
+                    if not await self._journal.store.renew(self.identity.id, self._incarnation, self._until()):
+                        return False
+            except (StoreError, TimeoutError):
+                await asyncio.sleep(min(1.0, left))
+                continue
+            self._deadline = started + HELD
+            return True
+        return False
+
+    async def _come_back(self) -> None:
+        while True:
+            try:
+                await self.register()
+                await self._take()
+            except (StoreError, NotAllowed) as fault:
+                _log.error("this worker cannot come back yet: %s", fault)
+                await asyncio.sleep(RENEW_EVERY)
+            else:
+                return
