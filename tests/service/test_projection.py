@@ -52,6 +52,7 @@ def test_the_stored_row_is_what_the_records_add_up_to(path: Path, tmp_path: Path
     async def main() -> None:
         store = SqliteStore(tmp_path / "log.db")
         await store.open()
+        await store.write(EMPTY)
         faults: list[Exception] = []
         session_log = SessionLog(
             EMPTY,

@@ -89,6 +89,7 @@ def on(folder: Path, work: Callable[[Recorder], Coroutine[Any, Any, None]]) -> N
         disk = Disk(folder / "log.db")
         await disk.open()
         report = Recorder(disk, folder)
+        await SqliteStore.write(disk, report.session_log.view)
         await report.session_log.store([stamped(TurnStarted(turn=1, prompt="go"))])
         following = asyncio.create_task(report.follow())
         try:
