@@ -20,12 +20,12 @@ from stagedoor.service.journal import Hub, LocalHub
 from stagedoor.service.running import Role
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.store import Append, Query
-from stagedoor.service.views import Record, SessionSpec, SessionView
+from stagedoor.service.store import Append, Change, Query
+from stagedoor.service.views import QueuedPrompt, Record, SessionSpec, SessionView
 from stagedoor.service.worker import FILE_NAME, WorkerIdentity
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
-from stagedoor.unified.events import Done, Notice, TurnStarted, decode
+from stagedoor.unified.events import Done, Notice, TurnCompleted, TurnStarted, decode
 
 LONG = 10**15
 
@@ -266,5 +266,60 @@ def test_a_claim_takes_no_more_than_there_are_seats_for(site: Site) -> None:
             await one._running.recover()
             free = await one.sessions.list(Query(limit=10))
             assert sorted(view.id for view in free if view.worker) == names[:2]
+
+    site.kit.run(main())
+
+
+class Overtaking(SharedLog):
+    """The moment a prompt is about to go to its agent, ``claimant`` takes the session."""
+
+    claimant = ""
+
+    async def write(self, *changes: Change) -> None:
+        await super().write(*changes)
+        for change in changes:
+            if self.claimant and isinstance(change, QueuedPrompt) and change.taken_epoch:
+                claimant, self.claimant = self.claimant, ""
+                await self.mark_worker("id of one", revoked=True)
+                terms: dict[str, Any] = {"labels": ("host:one",), "limit": 1, "now": 1}
+                assert await self.claim("id of two", claimant, **terms, session_id=change.session_id)
+
+
+def test_a_prompt_on_its_way_is_never_sent_again(site: Site) -> None:
+    async def main() -> None:
+        store = site.store = Overtaking(site.folder / "other.db")
+        async with site.machine("two") as two, site.machine("one") as one:
+            first = site.kit.play([{"say": "hi"}])
+            view, watch = await site.kit.start_session(one, first, keep_open=True, tier="autonomous")
+            await watch.until(TurnCompleted)
+            store.claimant = two._running.worker._incarnation
+            await one.sessions.send(view.id, site.kit.play([{"shell": "echo x >> count"}], [{"say": "done"}]))
+            await let_go(one, view.id)
+            assert await nothing_runs()
+            await two._running._continue_all([await two.sessions.get(view.id)])
+            assert [message.state for message in await store.messages(view.id, queued_only=False)] == [
+                "sent",
+                "dropped",
+            ]
+            now = await two.sessions.get(view.id)
+            assert (now.activity, now.queued, now.turn) == ("asleep", 0, 1)
+            codes = [event.code for event in await events(two, view.id) if isinstance(event, Notice)]
+            assert codes.count("message_cut_off") == 1
+            await two.sessions.cancel(view.id)
+            assert [type(event) for event in await events(two, view.id)].count(TurnStarted) == 1
+            counted = site.kit.house.workspace / "count"
+            assert not counted.exists() or counted.read_text() == "x\n"
+
+    site.kit.run(main())
+
+
+def test_one_of_all_does_the_upkeep_of_the_log(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("one") as one, site.machine("two") as two:
+            turns = [await service._upkeep._is_ours() for service in (one, two) for _ in range(2)]
+            rows = await site.store.commands(open_only=False)
+            assert (turns.count(True), {row.kind for row in rows}) in ((0, {"upkeep"}), (1, {"upkeep"}))
+            assert len(rows) in (1, 2)  # two when an hour ended meanwhile
+            assert await site.store.commands() == []
 
     site.kit.run(main())

@@ -25,38 +25,54 @@ def main(argv: list[str]) -> int:
     checking = verbs.add_parser(
         "verify",
         help="check the log; exit code 1 and the first bad line if it was changed",
-        examples=("stagedoor audit verify", "stagedoor audit verify backup/audit.jsonl"),
+        examples=(
+            "stagedoor audit verify",
+            "stagedoor audit verify backup/audit.jsonl",
+            "stagedoor audit verify box1/audit.jsonl box2/audit.jsonl",
+        ),
     )
     showing = verbs.add_parser(
         "show",
         help="show the decisions, oldest first",
         examples=("stagedoor audit show --agent codex --decision deny",),
     )
-    for command in (checking, showing):
-        command.add_argument(
-            "file",
-            nargs="?",
-            type=Path,
-            help="the log (default: audit.jsonl in $STAGEDOOR_HOME, where run and serve write it)",
-        )
+    where = "audit.jsonl in $STAGEDOOR_HOME, where run and serve write it"
+    checking.add_argument(
+        "files",
+        nargs="*",
+        type=Path,
+        metavar="file",
+        help=f"the logs, one for each machine that wrote one (default: {where})",
+    )
+    showing.add_argument("file", nargs="?", type=Path, help=f"the log (default: {where})")
     showing.add_argument("--json", action="store_true", help="print one JSON object per decision")
     showing.add_argument("--last", type=int, metavar="N", help="show only the last N")
     showing.add_argument("--agent", metavar="NAME")
     showing.add_argument("--decision", choices=("allow", "deny"))
     arguments = parser.parse_args(argv)
-    from ..permissions.audit import head_path
     from .state import audit_path
 
+    if arguments.verb == "verify":
+        return max([_verify(path) for path in arguments.files] or [_verify_own(audit_path())])
     path: Path = arguments.file or audit_path()
-    if arguments.verb == "verify" and (path.exists() or arguments.file is None or head_path(path).exists()):
-        return _verify(path)
     if not path.exists():
-        print(f"stagedoor audit: log {path} not found", file=sys.stderr)
-        return EXIT_FAILED
+        return _missing(path)
     return _show(path, arguments)
 
 
+def _missing(path: Path) -> int:
+    print(f"stagedoor audit: log {path} not found", file=sys.stderr)
+    return EXIT_FAILED
+
+
 def _verify(path: Path) -> int:
+    """One chain: each machine has its own, and all are to be whole."""
+    from ..permissions.audit import head_path
+
+    return _verify_own(path) if path.exists() or head_path(path).exists() else _missing(path)
+
+
+def _verify_own(path: Path) -> int:
     from ..permissions.audit import verify
 
     checked = verify(path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from itertools import islice
@@ -483,7 +484,7 @@ UPKEEP_EVERY = 3600.0
 class Upkeep:
     """``keep_days``: how long ended sessions keep their records. An idempotency key counts for a day.
 
-    ``sweep`` clears away what is kept outside the log.
+    Of all that share the log one does that each time; ``sweep`` clears away what each keeps outside of it.
     """
 
     def __init__(
@@ -507,11 +508,20 @@ class Upkeep:
         await self._tasks.close()
 
     async def once(self) -> None:
-        await self._journal.write(Sweep(self._now() - DAY))
-        if self._keep_days is not None:
-            await self._journal.retain(self._keep_days, self._now())
+        if await self._is_ours():
+            await self._journal.write(Sweep(self._now() - DAY))
+            if self._keep_days is not None:
+                await self._journal.retain(self._keep_days, self._now())
         if self._sweep is not None:
             await self._sweep()
+
+    async def _is_ours(self) -> bool:
+        """Whoever puts the row of this hour first does what it says."""
+        if not self._journal.store.shared:
+            return True
+        hour = self._now() // int(UPKEEP_EVERY * 1000)
+        row = Command(id=str(uuid.uuid4()), kind="upkeep", key=f"upkeep {hour}", at=self._now(), done=True)
+        return (await self._journal.store.put_command(row)).id == row.id
 
     async def _repeat(self) -> None:
         while True:

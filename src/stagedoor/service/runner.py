@@ -281,9 +281,12 @@ class SessionRunner:
                 notice = await self._prepare()
                 if self._ending is not None:
                     return
-                self._preparing = False
                 await self._announce(message, lost=lost)
-                self.log.sending = message
+                await self.log.hand_to_agent(message)
+                if self._ending is not None:
+                    return
+                self._preparing = False
+                self.log.sending = self.log.taken
                 await life.post(message.prompt, cut=self._cut.is_set())
             else:
                 self.log.taken = None

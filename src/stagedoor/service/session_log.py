@@ -103,6 +103,15 @@ class SessionLog:
             self.queue.append(message)
             return message
 
+    async def hand_to_agent(self, message: QueuedPrompt) -> None:
+        """Say that ``message`` goes to the agent now, before it does: should this life be cut off, nobody sends it
+        again without knowing whether it arrived."""
+        async with self._writing:
+            taken = replace(message, taken_epoch=self.view.epoch)
+            await self._put(self.view, taken)
+            self.queue[self.queue.index(message)] = taken
+            self.taken = taken
+
     async def pause(self) -> None:
         """What waits goes on waiting when the turn ends."""
         async with self._writing:
@@ -242,7 +251,11 @@ class SessionLog:
         pending = {
             one.request.request_id: one for one in known if not one.applied and one.request.turn == self.view.turn
         }
-        self.queue.extend(await self._journal.store.messages(self.view.id))
+        waiting = await self._journal.store.messages(self.view.id)
+        cut_off = [one for one in waiting if one.taken_epoch] if self.view.last_seq else []
+        self.queue.extend(one for one in waiting if one not in cut_off)
+        if cut_off:
+            await self._give_up(cut_off)
         activity = self.view.activity
         if activity in MID_TURN:
             self.questions.open = pending
@@ -255,6 +268,18 @@ class SessionLog:
             elif activity != "asleep":
                 await self.say(asleep(STOPPED))
         return [one for one in self.questions.rearmed.values() if not one.open]
+
+    async def _give_up(self, messages: list[QueuedPrompt]) -> None:
+        """They were on their way when the life before this one was cut off, and may have arrived: never sent again."""
+        prompts = ", ".join(repr(one.prompt[:80]) for one in messages)
+        why = (
+            f"the agent was cut off when a message was on its way: {prompts}; whether it arrived is not known, so "
+            "it is not sent again: look at what was done, and send it anew if that is needed"
+        )
+        async with self._writing:
+            self.view = replace(self.view, queued=len(self.queue))
+            notice = self._stamped(Notice(level="warning", code="message_cut_off", message=why))
+            await self._append([notice], *(replace(one, state="dropped") for one in messages))
 
     async def _last_turn(self) -> list[Event]:
         """The events of the last turn that matter for what is open. The log may be huge: the rest is not read."""

@@ -237,6 +237,8 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     prompt: str
     at: int
     state: Literal["queued", "sent", "dropped"] = "queued"
+    taken_epoch: int = 0
+    """The life of the session in which it went to the agent: it goes there once, whatever becomes of that life."""
     who: str = ""
     images: tuple[str, ...] = ()
     """Pictures that go with it: files of the server's own."""
