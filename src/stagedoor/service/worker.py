@@ -94,6 +94,7 @@ class Worker:
         self._identity: WorkerIdentity | None = None
         self._incarnation = ""
         self._deadline = 0.0
+        self._is_new = False
         self._tasks = TaskOwner()
 
     @property
@@ -127,6 +128,7 @@ class Worker:
                 f"this worker ({identity.name}) was revoked; to start as a new one, remove {self._home / FILE_NAME}"
             )
         self._deadline = started + HELD
+        self._is_new = True
         if not store.shared:
             for other in await store.workers():
                 if other.id != identity.id and other.until:
@@ -145,11 +147,19 @@ class Worker:
                 await self._journal.store.renew(self.identity.id, self._incarnation, 0)
 
     async def claim(self, limit: int | None = None) -> list[SessionView]:
-        """Sessions that are free and that this worker can run: so many at most, or all."""
+        """Sessions that are free and that this worker can run: so many at most, or all. When it has just come, it takes
+        whatever needs nothing but its machine, however many that are: they are what it held before."""
+        back: list[SessionView] = []
+        if self._is_new:
+            back = await self._claim_pages((f"host:{self.identity.name}",), None)
+            self._is_new = False
+        return back + await self._claim_pages(self.labels, limit)
+
+    async def _claim_pages(self, labels: Sequence[str], limit: int | None) -> list[SessionView]:
         claimed: list[SessionView] = []
         while True:
             size = AT_ONCE if limit is None else min(AT_ONCE, limit - len(claimed))
-            page = await self._claim(self.labels, size)
+            page = await self._claim(labels, size)
             claimed += page
             if len(page) < size or len(claimed) == limit:
                 return claimed
