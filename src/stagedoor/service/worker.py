@@ -40,7 +40,7 @@ EVERYTHING = 1_000_000
 FOREVER = 2**53
 """The lease where nobody else can come."""
 FILE_NAME = "worker.json"
-AT_ONCE = 100
+AT_ONCE = 500
 """Sessions claimed together."""
 
 
