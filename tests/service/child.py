@@ -1,6 +1,6 @@
 """A server that is meant to be killed: the real service with sessions that work, ask and wait, in a loop.
 
-    python child.py FOLDER SESSIONS
+    python child.py FOLDER SESSIONS [DATABASE]
 
 Prints ``ready`` when it serves, and then a line for everything it has acknowledged: ``created ID``,
 ``sent ID MESSAGE``, ``answered QUESTION``, ``stored ID SEQ``. Whoever kills it compares these lines with what the next
@@ -25,13 +25,14 @@ from stagedoor.unified.decisions import Allow
 WORK = [[{"say": "thinking " * 20}], [{"shell": "echo worked"}], [{"say": "worked"}]]
 
 
-def settings(folder: Path) -> Settings:
+def settings(folder: Path, database: str = "") -> Settings:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     return Settings(
         home=str(folder / "home"),
         roots=(str(workspace),),
         default_agent="understudy",
+        database=database,
         agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(folder / "understudy")})},
     )
 
@@ -78,11 +79,11 @@ async def work(service: Service, number: int) -> None:
         await following
 
 
-async def main(folder: Path, sessions: int) -> None:
-    async with Service(settings(folder)) as service:
+async def main(folder: Path, sessions: int, database: str = "") -> None:
+    async with Service(settings(folder, database)) as service:
         say("ready")
         await asyncio.gather(answer(service), *(work(service, number) for number in range(sessions)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]))

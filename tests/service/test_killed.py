@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from stagedoor.service.config.settings import Limits
@@ -33,9 +34,10 @@ from stagedoor.unified.events import (
     decode,
 )
 from tests.processes import is_running
+from tools.postgres import empty_database
 
 CHILD = Path(__file__).with_name("child.py")
-KILLS = 10
+KILLS = {"sqlite": 10, "postgres": 4}
 SEED = 20261115
 
 
@@ -48,9 +50,10 @@ def _child() -> Any:
     return module
 
 
-def _killed(folder: Path, lines: int) -> tuple[list[str], list[int]]:
+def _killed(folder: Path, database: str, lines: int) -> tuple[list[str], list[int]]:
     """Everything a server acknowledged until it was killed after ``lines`` lines, and the processes under it."""
-    with subprocess.Popen([sys.executable, str(CHILD), str(folder), "3"], stdout=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, str(CHILD), str(folder), "3", database]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         reply = [line.strip() for _, line in zip(range(lines), child.stdout, strict=False)]
         below = descendants(child.pid)
@@ -59,19 +62,21 @@ def _killed(folder: Path, lines: int) -> tuple[list[str], list[int]]:
     return reply, below
 
 
-def test_a_server_that_is_killed_again_and_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", KILLS)
+def test_a_server_that_is_killed_again_and_again(tmp_path: Path, engine: str) -> None:
     chance = random.Random(SEED)
+    database = empty_database() if engine == "postgres" else ""
     reply: list[str] = []
-    for _ in range(KILLS):
-        received, below = _killed(tmp_path, chance.randint(1, 40))
+    for _ in range(KILLS[engine]):
+        received, below = _killed(tmp_path, database, chance.randint(1, 40))
         assert received[0] == "ready"
         reply += received[1:]
         assert _missing(below)
-    asyncio.run(_check(tmp_path, reply))
+    asyncio.run(_check(tmp_path, database, reply))
 
 
-async def _check(folder: Path, reply: list[str]) -> None:
-    quiet = replace(_child().settings(folder), limits=Limits(awake=0))  # nobody is woken while we look
+async def _check(folder: Path, database: str, reply: list[str]) -> None:
+    quiet = replace(_child().settings(folder, database), limits=Limits(awake=0))  # nobody is woken while we look
     async with asyncio.timeout(240), Service(quiet) as service:
         while any(not one.open and not one.applied for one in await service.questions.list(open_only=False)):
             await asyncio.sleep(0.01)  # answers that were stored before the last crash are being told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -9,12 +10,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor import __version__
 from stagedoor.errors import StoreAway
 from stagedoor.service.service import Service
 from stagedoor.service.terminal import NONCE
+from stagedoor.transports.tasks import TaskOwner
 
 from .access.auth import caller_of
 from .access.devices import Devices, demand
@@ -22,6 +24,8 @@ from .problems import problem_response
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 Health = Literal["ok", "broken"]
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the log went away under a question."""
 _NEED_THE_LOG = ("/api/", "/rpc", "/mcp")
 
 
@@ -76,13 +80,45 @@ class LogGate:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
+        self._tasks = TaskOwner()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._service.log_is_away and scope["path"].startswith(_NEED_THE_LOG):
-            fault = StoreAway("the log's database cannot be reached; nothing is lost: try again in a few seconds")
-            await problem_response(fault, instance=scope["path"])(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+            await problem_response(_away(), instance=scope["path"])(scope, receive, send)
+        elif scope["type"] == "http" and scope["method"] == "GET" and self._service.log_is_shared:
+            await self._until_away(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _until_away(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A question that waits for the log is given up when that is away: it changes nothing, and can come again."""
+        began = False
+
+        async def sending(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        async def answer() -> None:
+            await self._app(scope, receive, sending)
+
+        task = self._tasks.start(answer())
+        try:
+            while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
+                if self._service.log_is_away and not began and scope["path"].startswith(_NEED_THE_LOG):
+                    break
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+        if task.cancelled():
+            await problem_response(_away(), instance=scope["path"])(scope, receive, send)
+        else:
+            await task
+
+
+def _away() -> StoreAway:
+    return StoreAway("the log's database cannot be reached; nothing is lost: try again in a few seconds")
 
 
 def routes(service: Service, devices: Devices, *, started: float) -> list[BaseRoute]:

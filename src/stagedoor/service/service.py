@@ -149,6 +149,11 @@ class Service:
         await self._store.close()
 
     @property
+    def log_is_shared(self) -> bool:
+        """It is in a database that others use too."""
+        return bool(self.settings.database)
+
+    @property
     def log_is_away(self) -> bool:
         """The database that the log is in cannot be reached, for so long that whoever asks should come again later."""
         return self._store.away
