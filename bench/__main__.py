@@ -13,6 +13,7 @@ ALL = (
     "bench.many",
     "bench.history_claude",
     "bench.log",
+    "bench.postgres",
     "bench.big_log",
     "bench.growth",
     "bench.fanout",
