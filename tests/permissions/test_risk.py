@@ -192,7 +192,7 @@ HUGE = [
 def test_no_text_costs_much(text: str) -> None:
     start = time.process_time()
     judge_command(text, cwd=WORKSPACE)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 60  # the worst takes two; what grows with the square takes minutes
 
 
 def test_what_stands_at_the_end_of_a_long_line_is_seen() -> None:

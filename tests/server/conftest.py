@@ -92,7 +92,7 @@ def serve(settings: Settings) -> Serve:
     """``async with serve(**changes of settings) as server``; after it another one may go on with the same home."""
 
     @contextlib.asynccontextmanager
-    async def start(*, within: float = 300.0, **changes: Any) -> AsyncIterator[Server]:
+    async def start(*, within: float = 3600.0, **changes: Any) -> AsyncIterator[Server]:
         async with asyncio.timeout(within):
             actual = replace(settings, **changes)
             service = Service(actual)
@@ -139,6 +139,7 @@ def server(serve: Serve) -> Iterator[Server]:
     finally:
         if running:
             running_server = running[0]
+        if running and not running_server.loop.is_closed():
             running_server.loop.call_soon_threadsafe(running_server.stop.set)  # type: ignore[attr-defined]
         thread.join(BOUND)
     assert not faults, faults

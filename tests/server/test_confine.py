@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,9 @@ def test_a_client_gets_no_more_room_than_is_configured(
             assert made.status_code == 201, made.text
             where = f"{server.ws_url}/ws/sessions/{made.json()['id']}"
             async with connect(where, additional_headers=server.headers, proxy=None) as socket:
-                async for _ in socket:  # to its end
-                    pass
+                events = [json.loads(message) async for message in socket]  # to its end
+            results = [event for event in events if event.get("type") == "tool_result"]
+            assert len(results) == 1, events
             return Path(made.json()["cwd"])
 
     cwd = asyncio.run(main())

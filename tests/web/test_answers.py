@@ -175,7 +175,7 @@ def test_with_the_keyboard_only(visit: Any, stage: Any) -> None:
     expect(page.get_by_role("heading", name="Newer")).to_be_visible()
     page.keyboard.press("j")
     expect(page.get_by_role("heading", name="Older")).to_be_visible()
-    expect(page.locator(OPEN)).to_be_visible()
+    expect(page.locator(f"{OPEN}:not(.settling)")).to_be_visible()
     page.keyboard.press("y")
     expect(page.locator(f"{OPEN}.aimed")).to_be_visible()  # the first press only says which
     assert resolved(stage, old) == []
@@ -183,7 +183,7 @@ def test_with_the_keyboard_only(visit: Any, stage: Any) -> None:
     expect(page.locator(".verdict.allow")).to_be_visible()
     page.keyboard.press("k")
     expect(page.get_by_role("heading", name="Newer")).to_be_visible()
-    page.locator(OPEN).wait_for()
+    page.locator(f"{OPEN}:not(.settling)").wait_for()
     page.keyboard.press("a")
     expect(page.get_by_role("button", name="Always allow")).to_be_visible()
     page.keyboard.press("Enter")  # the focus is on "Back"
@@ -208,7 +208,7 @@ def test_with_the_keyboard_only(visit: Any, stage: Any) -> None:
 def test_the_tab_key_goes_through_everything_in_order(visit: Any, stage: Any) -> None:
     session = stage.start([{"shell": "echo hello"}], [{"say": "ok"}], title="Tabbed")
     page = visit(f"#/s/{session}")
-    page.locator(OPEN).wait_for()
+    page.locator(f"{OPEN}:not(.settling)").wait_for()  # until then its buttons take nothing
     labels = []
     for _ in range(60):
         page.keyboard.press("Tab")

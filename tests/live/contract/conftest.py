@@ -32,6 +32,16 @@ seconds at each start or turn, and play what is theirs alone; ``make contract`` 
 everything with all of them."""
 
 
+STOOD_FOR = ("opencode acp", "opencode run")
+"""The slowest. In cases that are the program's own, its thorough driver stands for them in ``make test``."""
+
+
+@pytest.fixture
+def of_the_program(rig: Any) -> None:
+    if os.environ.get("STAGEDOOR_CONTRACT") != "1" and f"{rig.agent} {rig.driver}" in STOOD_FOR:
+        pytest.skip("another driver of the same program stands for it; make contract and make compatibility play it")
+
+
 @pytest.fixture
 def plays_everything(rig: Any) -> bool:
     return os.environ.get("STAGEDOOR_CONTRACT") == "1" or f"{rig.agent} {rig.driver}" in THOROUGH

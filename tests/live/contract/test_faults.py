@@ -28,7 +28,7 @@ FAULTS: dict[str, Any] = {
     "context overflow": context_overflow(),  # the last one: the conversation stays too long
 }
 
-PART = ("HTTP 401", "HTTP 429", "cut connection")
+PART = ("HTTP 401", "cut connection")
 """What stands for all of them where a driver does not play everything."""
 LANES = 2
 
@@ -74,6 +74,7 @@ def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any, play
     cases.settle()
 
 
+@pytest.mark.usefixtures("of_the_program")
 def test_a_failed_first_turn_does_not_end_the_session(rig: Any, stage: Any, cases: Any, play: Any) -> None:
     scene = stage({"Fail first": [http_error(400)], "Then go on": [say("Here we go.")]})
     scene.git("init", "-q")
@@ -89,6 +90,7 @@ def test_a_failed_first_turn_does_not_end_the_session(rig: Any, stage: Any, case
     cases.settle()
 
 
+@pytest.mark.usefixtures("of_the_program")
 def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> None:
     scene = stage({"Hello": [http_error(404)]})
     scene.git("init", "-q")

@@ -20,6 +20,7 @@ SCHEMA = {
 MUCH = "".join(f"Line {n} of many.\n" for n in range(100_000))  # no line twice: agents look out for loops
 
 
+@pytest.mark.usefixtures("of_the_program")
 def test_limits(rig: Any, stage: Any, cases: Any, play: Any, plays_everything: bool) -> None:
     able = rig.capabilities
     scene = stage(
