@@ -92,6 +92,7 @@ compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibi
 
 contract: $(VENV)/.dev clis  ## play every kind of call in every tier, mode, policy and list with the oldest and newest CLIs; write the tables of docs/permissions.md
 	$(BIN)/python -m tools.contract --clis $(CLIS)
+	$(BIN)/python -m tools.own_tools
 	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/live/contract tests/live/test_untrusted_projects.py tests/live/test_resumed_rules.py tests/live/test_protected.py tests/live/test_hidden_commands.py
 
 drift: $(VENV)/.dev clis  ## install the newest of every agent, compare its schema, play the core of the contract; write docs/versions.md

@@ -108,6 +108,22 @@ def test_what_a_tool_has_told_is_not_told_again(tmp_path: Path) -> None:
     assert (again.path, again.before, again.after) == ("new ünï.txt", "older\n", "new\n")
 
 
+def test_what_was_told_once_is_not_told_again_after_a_turn_that_nobody_began(tmp_path: Path) -> None:
+    plain(tmp_path)
+    workspace = WorkspaceChanges(str(tmp_path))
+    workspace.begin()
+    change(tmp_path)
+    first = workspace.changes()
+    assert len(first) == 3
+    assert workspace.changes(first) == []
+    (tmp_path / "removed.txt").write_text("again\n")
+    (tmp_path / "edited.txt").write_text("later\n")
+    assert [(one.path, one.change, one.before, one.after) for one in workspace.changes(first)] == [
+        ("edited.txt", "modified", "after\n", "later\n"),
+        ("removed.txt", "created", None, "again\n"),
+    ]
+
+
 def test_a_folder_that_is_too_large_is_not_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain(tmp_path)
     monkeypatch.setattr("stagedoor.workspace.MOST_FILES", 2)

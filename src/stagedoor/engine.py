@@ -440,6 +440,7 @@ class SessionEngine:
     async def _unreported(self, workspace: WorkspaceChanges) -> list[Event]:
         """The changes of this turn that no tool has told: a shell command's, mostly."""
         changes = await in_thread(workspace.changes, list(self._reported_changes.values()))
+        self._reported_changes |= {change.path: change for change in changes}  # it may begin a turn itself
         events: list[Event] = [*changes]
         if workspace.failure:
             message = f"what this turn changed in its files cannot be compared: {workspace.failure}"

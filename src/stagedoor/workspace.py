@@ -116,22 +116,22 @@ class WorkspaceChanges:
         self.failure = ""
         if self._before is None:
             return []
-        reported_after = {change.path: change.after for change in reported}
+        reported_of = {change.path: change for change in reported}
         try:
             differing = sorted(self._before.differing())
-            before_of = self._before.contents([path for path in differing if path not in reported_after])
+            before_of = self._before.contents([path for path in differing if path not in reported_of])
         except (OSError, GitFailed) as fault:
             self.failure = str(fault)
             return []
         missed: list[FileChange] = []
         for path in differing:
             after = _text(Path(self._cwd) / path)
-            if path in reported_after:
-                before = reported_after[path]
-                if before is None or before == after:
-                    continue  # a tool has reported it
-            else:
+            if (last := reported_of.get(path)) is None:
                 before = before_of[path]
+            elif last.after is None and last.change != "deleted":
+                continue  # a tool has reported it, and not what it holds
+            else:
+                before = last.after
             if before != after:
                 missed.append(change_of(path, before, after))
         return missed

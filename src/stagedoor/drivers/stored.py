@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -29,6 +29,35 @@ def lines_of(path: str) -> Iterator[Json]:
                     continue
             if isinstance(value, dict):
                 yield cast("Json", value)
+
+
+class NewLines:
+    """The whole lines that were added to a file since the last look, from ``start`` on. ``place``: where it is, as soon
+    as there is one."""
+
+    def __init__(self, place: Callable[[], Path | None], start: int) -> None:
+        self._place = place
+        self._read = start
+        self._path: Path | None = None
+
+    def read(self) -> list[Json]:
+        self._path = self._path or self._place()
+        if self._path is None:
+            return []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                whole, newline, _ = file.read().rpartition(b"\n")
+        except OSError:
+            return []
+        self._read += len(whole) + len(newline)
+        records: list[Json] = []
+        for line in whole.split(b"\n"):
+            try:
+                records.append(table(msgspec.json.decode(line)))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+        return records
 
 
 def table(value: object) -> Json:

@@ -10,8 +10,10 @@ from stagedoor.agents.acp import AcpClient, AcpSessionConfig, RequestPermission
 from stagedoor.agents.acp.events import ModelFailed
 from stagedoor.agents.acp.responses import PromptResponse
 from stagedoor.drivers.acp.dictionary import AcpDictionary
-from stagedoor.drivers.acp.retries import NewLines, watch_retries
+from stagedoor.drivers.acp.retries import FailedCall, watch_retries
+from stagedoor.drivers.kimi import records as kimi
 from stagedoor.drivers.qwen.stored import failed_call
+from stagedoor.drivers.stored import NewLines
 from stagedoor.understudy import command
 from stagedoor.unified.events import Retry
 
@@ -72,3 +74,13 @@ def test_only_whole_lines_count(tmp_path: Path) -> None:
     with file.open("a") as more:
         more.write("2}\n")
     assert lines.read() == [{"b": 2}]
+
+
+def test_what_kimi_code_writes_of_an_attempt() -> None:
+    """As 2.1.0 writes it, shortened."""
+    record = {
+        "type": "turn.step.retrying", "failedAttempt": 1, "nextAttempt": 2, "maxAttempts": 10, "delayMs": 609.6,
+        "errorMessage": "500 The server had an error", "statusCode": 500,
+    }  # fmt: skip
+    assert kimi.failed_call(record) == FailedCall("500 The server had an error", 500)
+    assert kimi.failed_call({**record, "type": "turn.step.interrupted"}) is None

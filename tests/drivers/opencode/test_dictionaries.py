@@ -960,6 +960,12 @@ def test_tool_lists() -> None:
     split = Options(tier="autonomous", disallowed_tools=("write_file",))
     assert actions(effective(split), "edit", "bash") == ["ask", "allow"]
     check_run(Options(disallowed_tools=("write_file", "edit_file")))
+    # By the names of the tools: one permission stands before five of them.
+    by_name: dict[tuple[str, ...], str] = {("write", "edit"): "deny", ("write",): "ask", ("apply_patch",): "ask"}
+    for names, action in by_name.items():
+        assert actions(effective(Options(tier="autonomous", disallowed_tools=names)), "edit") == [action]
+    assert actions(effective(Options(tier="autonomous", allowed_tools=("apply_patch",))), "edit") == ["ask"]
+    check_run(Options(disallowed_tools=("write", "edit")))
     with pytest.raises(NotSupported, match="driver='serve'"):
         check_run(split)
     for wrong in ("shell(git *)", "nonsense", "todo_write"):

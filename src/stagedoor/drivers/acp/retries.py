@@ -11,7 +11,7 @@ import msgspec
 
 from ...agents.acp import AcpSession
 from ...agents.acp.events import ModelFailed
-from ..stored import Json, table
+from ..stored import Json, NewLines
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -35,34 +35,6 @@ def watch_retries(
     says, if it is one. What was written before ``start`` was told before."""
     # The task must not hold the session: one that nobody else holds is to end.
     session.attend(_watch(weakref.ref(session), NewLines(place, start), failure))
-
-
-class NewLines:
-    """The whole lines that were added to a file since the last look."""
-
-    def __init__(self, place: Callable[[], Path | None], start: int) -> None:
-        self._place = place
-        self._read = start
-        self._path: Path | None = None
-
-    def read(self) -> list[Json]:
-        self._path = self._path or self._place()
-        if self._path is None:
-            return []
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return []
-        self._read += len(whole) + len(newline)
-        records: list[Json] = []
-        for line in whole.split(b"\n"):
-            try:
-                records.append(table(msgspec.json.decode(line)))
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-        return records
 
 
 async def _watch(

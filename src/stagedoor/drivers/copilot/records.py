@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..stored import table, text
+from ..stored import NewLines, table, text
 from .state import user_folder
 
 
@@ -45,23 +45,11 @@ class CopilotRecords:
     """The file of one session, read from ``start`` on."""
 
     def __init__(self, path: Path, start: int) -> None:
-        self._path = path
-        self._read = start
+        self._lines = NewLines(lambda: path, start)
 
     def new(self) -> NewRecords:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return NewRecords()
-        self._read += len(whole) + len(newline)
         new = NewRecords()
-        for line in whole.split(b"\n"):
-            try:
-                record = table(msgspec.json.decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
+        for record in self._lines.read():
             _add(new, text(record.get("type")), table(record.get("data")))
         return new
 

@@ -43,6 +43,8 @@ SHELL = ("run_shell_command",)
 EDITS = ("write_file", "replace")
 NETWORK = ("web_fetch", "google_web_search")
 OTHERS = ("save_memory", "activate_skill", "invoke_agent")
+RESOURCES = ("read_mcp_resource", "list_mcp_resources")
+"""Of MCP servers. By itself it asks about none of them."""
 MODE_CHANGES = ("enter_plan_mode", "exit_plan_mode")
 HARMLESS = ("write_todos", "update_topic")
 
@@ -70,13 +72,13 @@ def rules(options: Options, *, asks: bool) -> tuple[PolicyRule, ...]:
     refused, closing = [*_functions(options, stance, asks=asks), *_unlisted(lists, stance)], _closing(lists, stance)
     match stance:
         case "read":
-            acting = (*SHELL, *EDITS, *NETWORK, *OTHERS, *MODE_CHANGES)
+            acting = (*SHELL, *EDITS, *NETWORK, *RESOURCES, *OTHERS, *MODE_CHANGES)
             readers = _functions(options, stance, asks=asks)
             return (*readers, *_refuse(acting, DRY_RUN), *_unlisted(lists, stance), _free(HARMLESS), *closing)
         case "act":
             return (*refused, *closing)
         case "ask" | "edit":
-            acts = (*SHELL, *NETWORK, *EDITS)
+            acts = (*SHELL, *NETWORK, *RESOURCES, *EDITS)
             limits = _ask(acts) if asks else _refuse((*acts, "activate_skill"), UNATTENDED)
             return (*refused, *limits, _free(HARMLESS), *closing)
 

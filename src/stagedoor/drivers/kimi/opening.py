@@ -26,10 +26,12 @@ from ...unified.options import Options
 from ..acp.launched import open_launched
 from ..acp.opening import config
 from ..acp.questions import AcpQuestions, stance_of
+from ..acp.retries import watch_retries
 from ..agent import StateFolders
 from ..confinement import confinement_of, environ_of, is_confined
 from .dictionary import KimiDictionary
 from .home import fill_home
+from .records import failed_call, records_file
 from .rights import MODES, lists_of, refusals_of
 from .session import KimiSession, literal, size_of_records
 from .state import state_of, user_folder
@@ -162,4 +164,6 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Kimi
     except BaseException:
         shutil.rmtree(home, ignore_errors=True)
         raise
+    session_id = session.session_id
+    watch_retries(session, lambda: records_file(session_id, environ), failed_call, start=records)
     return KimiSession(session, environ, records, home)

@@ -13,7 +13,8 @@ import msgspec
 
 from ...agents.acp.events import Event as AcpEvent
 from ...agents.acp.responses import AcpUsage
-from ..stored import table, text
+from ..acp.retries import FailedCall
+from ..stored import Json, NewLines, table, text
 from .state import user_folder
 
 
@@ -36,36 +37,27 @@ def records_file(session_id: str, env: Mapping[str, str]) -> Path | None:
     return next(places, None)
 
 
+def failed_call(record: Json) -> FailedCall | None:
+    """An attempt at the model that failed, and will be repeated without a word."""
+    if record.get("type") != "turn.step.retrying":
+        return None
+    status = record.get("statusCode")
+    return FailedCall(text(record.get("errorMessage")), status if isinstance(status, int) else None)
+
+
 class KimiRecords:
     """The file of one session, read from ``start`` on."""
 
     def __init__(self, session_id: str, env: Mapping[str, str], start: int) -> None:
-        self._session_id = session_id
-        self._env = env
-        self._read = start
-        self._path: Path | None = None
+        self._lines = NewLines(lambda: records_file(session_id, env), start)
 
     def add_to(self, turn: KimiTurn) -> None:
         """What came since the last look."""
-        self._path = self._path or records_file(self._session_id, self._env)
-        if self._path is None:
-            return
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._read)
-                whole, newline, _ = file.read().rpartition(b"\n")
-        except OSError:
-            return
-        self._read += len(whole) + len(newline)
-        for line in whole.split(b"\n"):
-            try:
-                record = table(msgspec.json.decode(line))
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
+        for record in self._lines.read():
             _add(turn, record)
 
 
-def _add(turn: KimiTurn, record: dict[str, object]) -> None:
+def _add(turn: KimiTurn, record: Json) -> None:
     match record.get("type"):
         case "turn.ended":
             error = table(record.get("error"))

@@ -107,7 +107,7 @@ def _limit_tools(granted: Rules, lists: ToolLists) -> Rules:
     limited |= {name: granted.get(name, rest) for name in _NO_TOOLS}
     for permission, tools in _OF_TOOLS.items():
         action = granted.get(permission, rest)
-        if not any(lists.permits(tool.name, tool.kind) for tool in tools):
+        if _has_none(lists, tools):
             action = "deny"
         elif action != "deny" and _is_split(lists, permission):
             action = "ask"  # which of its tools it is, the question says
@@ -122,7 +122,16 @@ def _limit_tools(granted: Rules, lists: ToolLists) -> Rules:
 
 def _is_split(lists: ToolLists, permission: str) -> bool:
     """Whether the session has only some of the tools behind this permission."""
-    return len({lists.permits(tool.name, tool.kind) for tool in _OF_TOOLS[permission] if tool.name in _APART}) > 1
+    tools = _OF_TOOLS[permission]
+    return not _has_none(lists, tools) and not all(lists.permits(tool.name, tool.kind) for tool in tools)
+
+
+def _has_none(lists: ToolLists, tools: list[AgentTool]) -> bool:
+    """Whether the session has none of the tools behind a permission. Those that only some models have in place of
+    ``write`` and ``edit`` go with these, unless a list names them."""
+    permitted = {tool.name for tool in tools if lists.permits(tool.name, tool.kind)}
+    names = {tool.name for tool in tools}
+    return not permitted or (lists.allowed is None and not names.isdisjoint(_APART) and permitted.isdisjoint(_APART))
 
 
 def _served(entry: ServerTool) -> str:

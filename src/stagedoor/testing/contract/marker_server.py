@@ -1,4 +1,5 @@
-"""A small MCP server on standard input and output with one tool, which makes a file. Started by path, on its own."""
+"""A small MCP server on standard input and output. Its one tool makes a file, and so does reading its resource, whose
+address is the path of the file. Started by path, on its own."""
 
 import json
 import sys
@@ -14,13 +15,19 @@ TOOL = {
 
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
-        server = {"name": "marks", "version": "1"}
-        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": server}
+        capabilities: dict[str, Any] = {"tools": {}, "resources": {}}
+        about = {"name": "marks", "version": "1"}
+        return {"protocolVersion": params["protocolVersion"], "capabilities": capabilities, "serverInfo": about}
     if method == "tools/list":
         return {"tools": [TOOL]}
     if method == "tools/call":
         Path(params["arguments"]["path"]).touch()
         return {"content": [{"type": "text", "text": "made"}]}
+    if method == "resources/list":
+        return {"resources": [{"uri": resource, "name": resource} for resource in sys.argv[1:]]}
+    if method == "resources/read":
+        Path(params["uri"].removeprefix("file://")).touch()
+        return {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": "made"}]}
     return {}
 
 
