@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stagedoor.agents.acp import (
@@ -29,6 +30,8 @@ from stagedoor.agents.acp import (
     SessionUpdate,
     Unanswered,
 )
+from stagedoor.agents.acp.config import AcpProfile
+from stagedoor.agents.acp.responses import tool_names
 from stagedoor.errors import (
     LocalProtocolError,
     NotSupported,
@@ -69,6 +72,35 @@ def text_in(events: list[Event]) -> str:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.01)
+
+
+def test_an_agent_that_does_not_tell_its_tools_works_all_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        client = AcpClient(AGENT, tmp_path, profile=AcpProfile(tool_list="_no/such/method"))
+        async with await client.create_session("say hello") as session:
+            events = session.events
+            [*_, refused] = await turn(events)
+            assert isinstance(refused, RequestFailed)
+            assert (refused.method, session.tools) == ("_no/such/method", ())
+            assert text_in(await turn(events)) == "hello"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("result", "names"),
+    [
+        (
+            b'{"v":1,"tools":[{"name":"edit","enabled":true},{"name":"glob","enabled":false},{"name":"ls"}]}',
+            ("edit", "ls"),
+        ),
+        (b'{"tools":[]}', ()),
+        (b'{"tools":["edit"]}', ()),
+        (b"null", ()),
+    ],
+)
+def test_a_list_of_tools_is_read_or_left(result: bytes, names: tuple[str, ...]) -> None:
+    assert tool_names(msgspec.Raw(result)) == names
 
 
 def test_create_follow_up_and_close(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from stagedoor.drivers.opencode.agent import AGENT
 from stagedoor.drivers.opencode.calls import Calls, changes_of, judge_call, plan_of
 from stagedoor.drivers.opencode.endings import error_of, usage_of
 from stagedoor.drivers.opencode.opening import RecordedRun
-from stagedoor.drivers.opencode.rights import check_run, rules, stance_of
+from stagedoor.drivers.opencode.rights import check_run, lists_of, offered, rules, stance_of
 from stagedoor.drivers.opencode.run_dictionary import RunDictionary
 from stagedoor.drivers.opencode.serve_dictionary import ServeDictionary, answers_in
 from stagedoor.drivers.opencode.tools import permission_of
@@ -1022,3 +1022,19 @@ def test_a_turn_of_many_messages_is_counted_whole_and_keeps_only_what_is_open() 
     assert list(protocol._turns["ses_1"]._messages) == ["msg_49"]
     (completed,) = [event for event in feed("session.idle") if isinstance(event, TurnCompleted)]
     assert (completed.usage.input_tokens, completed.usage.output_tokens, completed.usage.cost_usd) == (100, 50, 12.5)
+
+
+REGISTERED = ("invalid", "question", "bash", "read", "edit", "write", "task", "webfetch", "skill")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (Options(tier="autonomous"), ("question", "bash", "read", "edit", "write", "task", "webfetch", "skill")),
+        (Options(tier="dry-run"), ("question", "read", "skill")),
+        (Options(tier="autonomous", disallowed_tools=("shell", "edit")), ("question", "read", "write", "task", "webfetch", "skill")),
+        (Options(allowed_tools=("read",)), ("read",)),
+    ],
+)  # fmt: skip
+def test_the_tools_that_the_model_is_offered(options: Options, expected: tuple[str, ...]) -> None:
+    assert offered(REGISTERED, rules(options, asks=True), lists_of(options)) == expected
