@@ -1032,7 +1032,10 @@ REGISTERED = ("invalid", "question", "bash", "read", "edit", "write", "task", "w
     [
         (Options(tier="autonomous"), ("question", "bash", "read", "edit", "write", "task", "webfetch", "skill")),
         (Options(tier="dry-run"), ("question", "read", "skill")),
-        (Options(tier="autonomous", disallowed_tools=("shell", "edit")), ("question", "read", "write", "task", "webfetch", "skill")),
+        (
+            Options(tier="autonomous", disallowed_tools=("shell", "edit")),
+            ("question", "read", "write", "task", "webfetch", "skill"),
+        ),
         (Options(allowed_tools=("read",)), ("read",)),
     ],
 )  # fmt: skip
