@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -20,17 +21,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec.structs import replace
 
-from stagedoor.errors import StoreAway, StoreBroken, StoreTooNew, TooMany
+from stagedoor.cli import main as stagedoor
+from stagedoor.errors import SequenceConflict, StoreAway, StoreBroken, StoreTooNew, TooMany
 from stagedoor.service.journal import Journal
 from stagedoor.service.postgres import log_in, schema
 from stagedoor.service.postgres.address import DatabaseAddress
 from stagedoor.service.postgres.connections import Engine
 from stagedoor.service.postgres.hub import PostgresHub
 from stagedoor.service.postgres.log import PostgresStore
-from stagedoor.service.store import Append, Query, Store
+from stagedoor.service.store import Append, Fence, Query, Remember, Store, Sweep, Trim
 from stagedoor.service.views import Command
 from stagedoor.unified.decisions import Allow
-from tests.service.conformance.engines import CHANGED, question, records, run, view, worker
+from tests.service.conformance.engines import ANSWERED, CHANGED, DEVICE, SPENT, question, records, run, view, worker
 from tools.postgres import cluster, empty_database
 
 
@@ -402,6 +404,64 @@ def test_what_cannot_be_opened_says_what_to_do(url: str, change: dict[str, str],
     async def main() -> None:
         with pytest.raises(StoreBroken, match=message):
             await PostgresStore(Engine(DatabaseAddress(urlsplit(url)._replace(**change).geturl()))).open()
+
+    run(main())
+
+
+def test_a_worker_does_not_see_devices(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    roles = [f"{name}_{uuid4().hex[:8]}" for name in ("door", "worker")]
+
+    def as_role(name: str) -> str:
+        return urlsplit(url)._replace(netloc=f"{name}@").geturl()
+
+    async def admin(*statements: str) -> None:
+        db = await asyncpg.connect(url)
+        for statement in statements:
+            await db.execute(statement)
+        await db.close()
+
+    async def main() -> None:
+        door, working = map(as_role, roles)
+        async with opened(door) as store:
+            await store.write(DEVICE, ANSWERED, view(), CHANGED, Append("s1", records(1, 500)))
+            assert await store.devices() == [DEVICE]
+        async with opened(working) as store:
+            await store.put_worker(worker("w1", until=10**15))
+            [claimed] = await store.claim("w1", "i1", labels=(), limit=9, now=1)
+            await store.write(Fence("s1", claimed.epoch), Append("s1", records(501, 501)), question(1), SPENT)
+            assert await store.answer(question(1, open=False), Command(id="c1", kind="x", session_id="s1"))
+            assert await store.take("c1", claimed.epoch)
+            await store.write(Sweep(1), Remember("a", b"b"), Trim("s1", 9))
+            for secret in (store.devices(), store.done("k"), store.write(DEVICE)):
+                with pytest.raises(StoreBroken, match=r"permission denied.*stagedoor log grant"):
+                    await secret
+            assert await store.records("s1", 500, 9) == records(501, 501)
+
+    run(admin(*(f"CREATE ROLE {name} LOGIN" for name in roles)))
+    try:
+        with pytest.raises(StoreBroken, match="permission denied"):
+            run(PostgresStore(Engine(DatabaseAddress(as_role(roles[1])))).open())
+        assert stagedoor(["log", "grant", "--database", url, "--door", roles[0], "--worker", roles[1]]) == 0
+        assert capsys.readouterr().out == f"{', '.join(roles)} may use it now\n"
+        run(main())
+    finally:
+        run(admin(*(f"DROP OWNED BY {name}; DROP ROLE {name}" for name in roles)))
+    assert stagedoor(["log", "grant", "--database", url, "--door", roles[0]]) == 2
+    assert stagedoor(["log", "grant", "--database", url]) == 2
+    assert "name at least one role" in capsys.readouterr().err
+
+
+def test_many_records_are_refused_or_kept_as_few_are(url: str) -> None:
+    async def main() -> None:
+        async with opened(url) as store:
+            await store.write(view(), Append("s1", records(1, 2)))
+            wrong = [Append("s1", records(2, 900)), Append("s1", records(4, 900)), Append("s1", records(3, 900)[::-1])]
+            writes = [store.write(replace(CHANGED, at=at), one) for at, one in enumerate(wrong)]
+            good = store.write(Append("s1", records(3, 700)), Append("s1", records(701, 900)), question(1))
+            outcomes = await asyncio.gather(*writes, good, return_exceptions=True)
+            assert [type(one) for one in outcomes] == [SequenceConflict] * 3 + [type(None)]
+            assert await store.records("s1", 0, 999) == records(1, 900)
+            assert [await store.config_changes(), await store.questions()] == [[], [question(1)]]
 
     run(main())
 

@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
     "pair": "pair a phone or a browser with the running server", "devices": "list and revoke the paired devices",
     "config": "show, check and edit the configuration of the server",
-    "log": "copy the server's log into PostgreSQL and back",
+    "log": "copy the server's log into PostgreSQL and back; say which roles may use it",
     "translate": "turn an agent's native output (stdin) into unified events",
     "demo": "watch an agent work in a scratch repository: no key, no CLI, a few seconds",
     "model": "serve a scripted model on this machine, to test real CLIs without a key",

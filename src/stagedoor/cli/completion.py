@@ -15,7 +15,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "policy": ("explain", "simulate", "check"),
     "audit": ("verify", "show"),
     "devices": ("list", "revoke"),
-    "log": ("copy",),
+    "log": ("copy", "grant"),
     "config": ("show", "check", "edit", "path"),
     "completion": ("bash", "zsh", "fish"),
 }

@@ -1,4 +1,4 @@
-"""``stagedoor log``: move the server's log from a file into PostgreSQL and back."""
+"""``stagedoor log``: move the server's log from a file into PostgreSQL and back; say which roles may use it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from .command import Parser, report
 if TYPE_CHECKING:
     from ..service.postgres.copying import TableCopy
 
-VERBS = ("copy",)
+VERBS = ("copy", "grant")
 
 
 def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor log",
         description="Copy the server's log, complete and verified: from its file into a PostgreSQL database, or back. "
-        "No server may run on either of them meanwhile; the old one is left as it is.",
+        "No server may run on either of them meanwhile; the old one is left as it is. Or let two roles use a log in "
+        "PostgreSQL: servers everything, workers all but devices and their tokens.",
         examples=(
             "stagedoor log copy --to postgresql://stagedoor@localhost/stagedoor",
             "stagedoor log copy --from postgresql://stagedoor@localhost/stagedoor --to ~/back/log.db",
+            "stagedoor log grant --database postgresql://owner@localhost/stagedoor --door door --worker worker",
         ),
     )
     verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}", required=True)
@@ -32,10 +34,16 @@ def main(argv: list[str]) -> int:
         "--from", dest="source", metavar="LOG", help="a file, or an address postgresql://… (default: this home's log)"
     )
     copying.add_argument("--to", dest="target", metavar="LOG", required=True, help="where there is no log yet")
+    granting = verbs.add_parser("grant", help="let roles use a log in PostgreSQL (run it as its owner)")
+    granting.add_argument("--database", metavar="URL", required=True, help="postgresql://OWNER@host/name")
+    granting.add_argument("--door", metavar="ROLE", action="append", default=[], help="of servers (repeatable)")
+    granting.add_argument("--worker", metavar="ROLE", action="append", default=[], help="of workers (repeatable)")
     arguments = parser.parse_args(argv)
     from ..errors import StagedoorError
 
     try:
+        if arguments.verb == "grant":
+            return _grant(arguments.database, arguments.door, arguments.worker)
         return _copy(arguments.source, arguments.target)
     except (StagedoorError, OSError, ModuleNotFoundError) as fault:
         report("log", fault)
@@ -62,6 +70,17 @@ def _copy(source: str | None, target: str) -> int:
         if table.rows and table.name != "epochs":
             print(f"{table.rows:>12,}  {table.name.replace('_', ' ')}")
     print("copied, read back and found the same")
+    return EXIT_SUCCESS
+
+
+def _grant(url: str, doors: list[str], workers: list[str]) -> int:
+    from ..errors import ConfigError
+    from ..service.postgres import grant
+
+    if not doors and not workers:
+        raise ConfigError("name at least one role with --door or --worker (make it first: createuser NAME)")
+    asyncio.run(grant(_place(url), doors=doors, workers=workers))
+    print(f"{', '.join((*doors, *workers))} may use it now")
     return EXIT_SUCCESS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,22 @@ def log_in(url: str, *, password_file: str = "", durable: bool = False) -> tuple
         raise ConfigError("a log in PostgreSQL needs one more package: pip install 'stagedoor[postgres]'") from fault
     engine = Engine(address, durable=durable)
     return PostgresStore(engine), PostgresHub(engine)
+
+
+async def grant(url: str, *, doors: Sequence[str], workers: Sequence[str]) -> None:
+    """Bring the tables to the form of this version, as their owner, and let these roles use them."""
+    from . import schema
+    from .connections import FAULTS, Engine, close
+
+    engine = Engine(DatabaseAddress(url))
+    db = await engine.connect(once=True)
+    try:
+        await schema.migrate(db, engine.title)
+        await schema.grant(db, doors=doors, workers=workers)
+    except FAULTS as fault:
+        raise engine.unusable("changed", fault) from fault
+    finally:
+        await close(db)
 
 
 def password_in(file: str) -> str:

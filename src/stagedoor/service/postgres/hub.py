@@ -24,6 +24,8 @@ EVERYTHING = "*"
 CHECK_EVERY = 10.0
 """Seconds between two looks whether the line is still there, when nothing is rung."""
 HEARD_WITHIN = 10.0
+PAUSE = 0.005
+"""Seconds after a ring in which others gather: a flood of writes is not a flood of rings."""
 _NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 
 
@@ -111,6 +113,8 @@ class PostgresHub:
                 self._pending |= topics
                 db.terminate()
                 return
+            if topics and not self._closing:
+                await asyncio.sleep(PAUSE)
             if self._pending or self._closing:
                 continue
             try:

@@ -7,6 +7,7 @@ with ``OLDEST``, the first form whose programs may still be about.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stagedoor.errors import StoreBroken, StoreTooNew
@@ -123,6 +124,28 @@ MIGRATIONS = (_FIRST,)
 SCHEMA = len(MIGRATIONS)
 
 
+DOORS_ALONE = frozenset({"devices", "done"})
+"""Who may come in, and what requests were answered with, tokens of new devices among it: nothing for workers."""
+
+
+async def grant(db: EngineConnection, *, doors: Sequence[str], workers: Sequence[str]) -> None:
+    """Let these roles use the tables. They own nothing: a newer version's form is made by the owner's role."""
+    tables = [name for (name,) in await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname=$1", NAME)]
+    async with db.transaction():
+        for role in (*doors, *workers):
+            quoted = await db.fetchval("SELECT quote_ident($1)", role)
+            mine = [name for name in tables if role in doors or name not in DOORS_ALONE]
+            for statement in (
+                f"REVOKE ALL ON ALL TABLES IN SCHEMA {NAME} FROM {quoted}",
+                f"GRANT USAGE ON SCHEMA {NAME} TO {quoted}",
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON {', '.join(mine)} TO {quoted}",
+                f"REVOKE INSERT, UPDATE, DELETE ON form FROM {quoted}",
+            ):
+                await db.execute(statement)
+            if role not in doors:
+                await db.execute(f"GRANT DELETE, SELECT(at) ON done TO {quoted}")  # old ones are swept by anybody
+
+
 async def migrate(db: EngineConnection, title: str) -> None:
     """Bring the tables to the form of this version; whoever comes second waits and finds it done."""
     await _check_server(db, title)
@@ -149,6 +172,10 @@ async def _version(db: EngineConnection, title: str) -> int:
     tables = {name for (name,) in await db.fetch("SELECT tablename FROM pg_tables WHERE schemaname=$1", NAME)}
     if not tables:
         return 0
+    if not await db.fetchval("SELECT has_schema_privilege($1, 'USAGE')", NAME):
+        raise StoreBroken(
+            f"the log {title} cannot be opened: permission denied for this role; let its owner run stagedoor log grant"
+        )
     if "form" not in tables:
         raise StoreBroken(
             f"the log {title} cannot be opened: its schema {NAME} belongs to another program; use another database"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _json = msgspec.json.encode
 _view = msgspec.json.Decoder(SessionView).decode
 REMEMBERED = 10_000
+MANY = 400
+"""Records that are worth a COPY of their own: it takes half as long for each, and three more messages."""
+_RECORDS = ("session", "epoch", "seq", "at", "type", "body")
 NARROW = ("state", "ended", "archived", "agent", "project", "grouped", "native", "cwd", "created")
 _KINDS = {"ended": "boolean", "archived": "boolean", "created": "bigint"}
 _narrow = ", ".join(NARROW)
@@ -268,8 +271,19 @@ class WriteStage:
     def is_plain(self) -> bool:
         """One statement carries it out."""
         return not (
-            self.hard or self.rows or self.removed or self.commands or self.outcomes or self.turns or self.changes
+            self.has_many
+            or self.hard
+            or self.rows
+            or self.removed
+            or self.commands
+            or self.outcomes
+            or self.turns
+            or self.changes
         )
+
+    @property
+    def has_many(self) -> bool:
+        return len(self.records[0]) >= MANY
 
     def is_familiar(self, texts: SearchedTexts) -> bool:
         """Nothing that is searched in has changed."""
@@ -287,7 +301,7 @@ class WriteStage:
             *([getattr(move, field) for _, move in moves] for field in ("epoch", "expected", "last", "at")),
             [move.new_epoch for _, move in moves],
             [move.new_worker for _, move in moves],
-            *self.records,
+            *([[]] * len(_RECORDS) if self.has_many else self.records),
             [view.state for _, view in views],
             [view.ended for _, view in views],
             [view.archived for _, view in views],
@@ -318,6 +332,9 @@ class WriteStage:
 
     async def write_rows(self, db: EngineConnection) -> None:
         """All the rest, inside a transaction."""
+        if self.has_many:
+            copied = zip(*self.records, strict=True)
+            await db.copy_records_to_table("records", records=copied, columns=_RECORDS)
         for statement, rows in self.rows.items():
             ordered = sorted(rows.items())
             columns = zip(*(values for _, values in ordered), strict=True)
