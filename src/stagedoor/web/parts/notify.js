@@ -167,8 +167,15 @@ function addForm(again) {
     ["webhook", "Webhook"],
   ].map(([value, label]) => h("option", { value }, label));
   const kind = h("select", { "aria-label": "Kind of receiver" }, options);
-  const url = h("input", { type: "url", placeholder: "https://ntfy.sh/…", "aria-label": "Address", required: true });
+  const url = h("input", {
+    type: "text",
+    inputmode: "url",
+    placeholder: "https://ntfy.sh/…",
+    "aria-label": "Address",
+    required: true,
+  });
   const token = h("input", {
+    type: "text",
     placeholder: "Access token",
     "aria-label": "Access token or secret",
     autocomplete: "off",
