@@ -209,14 +209,16 @@ def test_the_tab_key_goes_through_everything_in_order(visit: Any, stage: Any) ->
     session = stage.start([{"shell": "echo hello"}], [{"say": "ok"}], title="Tabbed")
     page = visit(f"#/s/{session}")
     page.locator(f"{OPEN}:not(.settling)").wait_for()  # until then its buttons take nothing
-    labels = []
-    for _ in range(60):
+    labels: list[str] = []
+    for _ in range(400):  # two for each session that the tests before have left in the list
         page.keyboard.press("Tab")
         words = page.evaluate(
             "(e => e.getAttribute('aria-label') || e.textContent.trim().slice(0, 40))(document.activeElement)"
         )
-        labels.append(words)
-    labels = labels[labels.index("Skip to the content") :]  # it begins where the focus was
+        if labels or words == "Skip to the content":  # it begins where the focus was
+            labels.append(words)
+        if labels and words == "Overview":
+            break
     order = [
         "Skip to the content",
         "Search sessions",
