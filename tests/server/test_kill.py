@@ -402,6 +402,7 @@ def _is_truthful(view: dict[str, Any], events: list[dict[str, Any]], prompts: li
     sent = Counter(event["prompt"] for event in events if event["type"] == "turn_started")
     assert all(sent[prompt] <= 1 for prompt in prompts)
     dropped = sum(_dropped(event["message"]) for event in events if event.get("code") == "messages_dropped")
+    dropped += sum(event.get("code") == "message_cut_off" for event in events)  # on its way: it may have arrived
     assert sum(sent[prompt] for prompt in prompts) + dropped >= len(prompts), (view["id"], dropped)
 
 
