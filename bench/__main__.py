@@ -10,6 +10,7 @@ ALL = (
     "bench.stream",
     "bench.unified",
     "bench.drivers",
+    "bench.real_runs",
     "bench.many",
     "bench.history_claude",
     "bench.log",

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NOW = "2026-11-16T00:00:00.000Z"
 EVENTS = (10_000, 100_000, 1_000_000)
 LINES = (1_000, 5_000, 20_000)
+CALLS = (1, 10, 100)
 
 
 def mark(value: float, bound: float) -> str:
@@ -117,6 +118,33 @@ def gemini_lines() -> None:
     shown = "".join(f"{cost:8.1f}" for cost in costs)
     print(f"Gemini stream-json, a record missing, µs per line at {LINES}:{shown}", end="")
     print(mark(costs[-1] / costs[0], 1.5) + " × between the ends")
+
+
+def gemini_waits() -> None:
+    """How long the stream of ``gemini --acp`` is held up for the records of calls that never come."""
+    from stagedoor.agents.acp.updates import SessionUpdate, ToolCallUpdate
+    from stagedoor.agents.gemini.acp import GeminiAcpSession
+    from stagedoor.agents.gemini.store import SessionFile
+
+    async def held_up(calls: int, path: Path) -> float:
+        session = GeminiAcpSession.__new__(GeminiAcpSession)  # what it needs to read, without a program
+        session._file, session._missing = SessionFile(lambda: path), ""
+
+        async def received() -> AsyncIterator[tuple[bytes, SessionUpdate]]:
+            for number in range(calls):
+                yield b"{}", SessionUpdate("s", ToolCallUpdate(f"call-{number}", status="completed"))
+
+        begin = time.perf_counter()
+        async for _ in session._detailed(received()):
+            pass
+        return time.perf_counter() - begin
+
+    with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
+        path = Path(folder) / "session.jsonl"
+        path.write_text("")
+        waits = [asyncio.run(held_up(calls, path)) for calls in CALLS]
+    shown = "".join(f"{wait:8.2f}" for wait in waits)
+    print(f"Gemini acp, records missing, seconds that its stream waits at {CALLS} calls:{shown}{mark(waits[-1], 0.1)}")
 
 
 # -- OpenCode: memory
@@ -216,6 +244,7 @@ def main() -> int:
     options = parser.parse_args()
     codex_history(options.sessions)
     gemini_lines()
+    gemini_waits()
     opencode_memory(options.most_events)
     through_the_log()
     return 0

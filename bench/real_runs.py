@@ -1,6 +1,6 @@
 """One short prompt on the real CLIs: ``stagedoor.run`` beside the raw program, warm, against the scripted model.
 
-    python -m bench.real_runs [--runs 7] [claude codex gemini opencode]
+    python -m bench.real_runs [--runs 4] [claude codex gemini opencode]
 
 The whole run, from its start to its end, the best of several that alternate (a busy machine only adds): by the clock,
 and as processor time of all processes, which a busy machine changes little. ``<`` marks what falls short. A CLI that
@@ -97,7 +97,7 @@ def compare(agent: str, program: str, runs: int) -> tuple[list[Run], list[Run]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=[*RAW])
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--runs", type=int, default=4)
     options = parser.parse_args()
     print(f"one short prompt on the real CLIs, seconds (best of {options.runs}, alternating)")
     for agent in options.agents:

@@ -77,10 +77,10 @@ def latency(paced: int) -> None:
 def flatness(largest: int) -> None:
     """Processor time, because a short stream is over before its reader has begun to wait."""
     print("processor time of one event as the stream grows (child process → unified, typed and encoded):")
-    start_up = compare(20, 3, ["unified"])["unified"]["cpu"]
+    start_up = compare(20, 3, ["encoded"])["encoded"]["cpu"]
     first = 0.0
     for size in [size for size in (10**3, 10**4, 10**5, 10**6) if size <= largest]:
-        found = compare(size, 3 if size < 10**5 else 1, ["unified"])["unified"]
+        found = compare(size, 3 if size < 10**5 else 1, ["encoded"])["encoded"]
         cost = (found["cpu"] - start_up) / size * 1e6
         first = first or cost
         growth = f"{cost / first:4.2f} × the first"
