@@ -25,7 +25,8 @@ from stagedoor.testing import ScriptedModel, find_cli, forever, say
 from stagedoor.testing.clis import path_with_node
 
 BOUND = 1.15
-ANSWER = "Hello from the script."
+ANSWER = "Hello"
+"""One word: some CLIs print an answer in pieces."""
 RAW: dict[str, tuple[str, ...]] = {
     "claude": ("-p", "go", "--output-format", "stream-json", "--verbose", "--include-partial-messages"),
     "codex": ("exec", "--json", "--skip-git-repo-check", "go"),
