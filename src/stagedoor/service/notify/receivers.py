@@ -301,7 +301,7 @@ class Receivers:
             kind, origin, name = "push", "device", self._names.get(destination.id, "")
         else:
             name = urlsplit(target.url).netloc
-        events = tuple(one for one in OCCASIONS if one in destination.on)
+        events: tuple[Occasion, ...] = tuple(one for one in OCCASIONS if one in destination.on)
         return ReceiverView(
             id=destination.id,
             kind=kind,
