@@ -130,11 +130,8 @@ class _CallState(msgspec.Struct):
 
 def _tools_in(meta: dict[str, Any] | None) -> list[str]:
     """The protocol has no place for the tools that the model is offered: an agent may tell them beside its answer."""
-    match (meta or {}).get("tools"):
-        case list() as names:
-            return [name for name in cast("list[object]", names) if isinstance(name, str)]
-        case _:
-            return []
+    names: object = (meta or {}).get("tools")
+    return [name for name in cast("list[object]", names) if isinstance(name, str)] if isinstance(names, list) else []
 
 
 class AcpDictionary:
