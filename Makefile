@@ -18,7 +18,7 @@ KILLS  := tests/transports tests/machine tests/test_lost_guard.py tests/test_ses
 LIVE_KILLS := tests/live/contract/test_stopping.py tests/live/test_acp_native.py tests/live/test_claude_native.py \
           tests/live/test_codex_native.py tests/live/test_gemini_native.py tests/live/test_opencode_native.py
 
-.PHONY: help demo quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement portable torture clis browser sandbox page clean
+.PHONY: help demo postgres quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement portable torture clis browser sandbox page clean
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,10 @@ portable: $(VENV)/.dev clis browser sandbox  ## run all that stops, kills and or
 
 torture: $(VENV)/.dev  ## start a thousand daemons under each strategy of the guard and count what is left (writes the table of docs/platforms.md)
 	$(BIN)/python -m tools.torture --daemons 1000
+
+postgres: $(VENV)/.dev  ## run the tests of the service and the server on a log in PostgreSQL, and all that is about it (20 minutes)
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/service/conformance tests/service/test_postgres.py tests/service/test_log_copy.py tests/server/test_database_away.py
+	STAGEDOOR_TEST_ENGINE=postgres $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/service/test_*sessions.py tests/service/test_questions.py tests/service/test_waking.py tests/service/test_branches.py tests/service/test_policies.py tests/server/test_rest*.py tests/server/test_streams*.py tests/server/test_jsonrpc*.py
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md
 	rm -rf .pytest_cache/d/compatibility

@@ -20,12 +20,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
-
+asyncpg: Any = import_module("asyncpg")  # it has no types
 ADDRESS = "STAGEDOOR_TEST_DATABASE"
 USER = "stagedoor"
 NOBODY = 65534
@@ -162,6 +162,11 @@ DO $$ DECLARE one record; BEGIN
 END $$
 """
 """Faster than to make all tables anew."""
+
+
+def chosen_database() -> str:
+    """An empty one where all tests of the service and the server are to run on PostgreSQL (``make postgres``)."""
+    return empty_database() if os.environ.get("STAGEDOOR_TEST_ENGINE") == "postgres" else ""
 
 
 def empty_database() -> str:

@@ -24,6 +24,7 @@ from stagedoor.server.app import create_app
 from stagedoor.server.listening import listening, open_socket
 from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.service import Service
+from tools.postgres import chosen_database
 
 BOUND = 240.0
 TOKEN = "stagedoor_test-token-of-the-administrator"
@@ -83,6 +84,7 @@ def settings(tmp_path: Path) -> Settings:
         port=0,
         roots=(str(workspace),),
         default_agent="understudy",
+        database=chosen_database(),
         agents={"understudy": AgentSettings(env={"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "understudy")})},
     )
 

@@ -13,15 +13,16 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from importlib import import_module
 from typing import Any, Protocol, TypeVar
-
-import asyncpg
 
 from stagedoor.errors import StoreAway, StoreBroken, StoreError, TooMany
 
 from .address import DatabaseAddress
 from .schema import NAME
 
+asyncpg: Any = import_module("asyncpg")
+"""It has no types; what we use of a connection has them below."""
 _log = logging.getLogger("stagedoor.service")
 Value = TypeVar("Value")
 PATIENCE = 25.0
@@ -38,11 +39,11 @@ SLOW_SECONDS = 10.0
 """After which a question that looks at many rows is given up."""
 _AWAY: tuple[type[BaseException], ...] = (
     asyncpg.PostgresConnectionError,
-    asyncpg.exceptions.AdminShutdownError,
-    asyncpg.exceptions.CrashShutdownError,
-    asyncpg.exceptions.CannotConnectNowError,
-    asyncpg.exceptions.TooManyConnectionsError,
-    asyncpg.exceptions.IdleInTransactionSessionTimeoutError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     ConnectionError,
@@ -158,21 +159,27 @@ def _advice(fault: BaseException) -> str:
             "the way to it must be encrypted and its certificate must fit its name: set ssl=on there, and name the "
             "authority of the certificate with ?sslrootcert=FILE in the address"
         )
-    match fault:
-        case asyncpg.exceptions.InvalidPasswordError() | asyncpg.exceptions.InvalidAuthorizationSpecificationError():
-            return "check the role and its password (in a file that PGPASSFILE names, or in database_password_file)"
-        case asyncpg.exceptions.InvalidCatalogNameError():
-            return "create it first, with: createdb --encoding UTF8 NAME"
-        case asyncpg.exceptions.DiskFullError() | asyncpg.exceptions.OutOfMemoryError():
-            return "free some space on its machine; the server continues by itself once it can write"
-        case asyncpg.exceptions.ReadOnlySQLTransactionError():
-            return "it is a standby: give the address of the primary"
-        case asyncpg.exceptions.InsufficientPrivilegeError():
-            return "let its owner run `stagedoor log grant`, or use a role that may write to it"
-        case asyncpg.exceptions.DataCorruptedError() | asyncpg.exceptions.IndexCorruptedError():
-            return "it is damaged: restore a backup"
-        case _:
-            return "the log of PostgreSQL says more"
+    known: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+        (
+            (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError),
+            "check the role and its password (in a file that PGPASSFILE names, or in log.database_password_file)",
+        ),
+        ((asyncpg.InvalidCatalogNameError,), "create it first, with: createdb --encoding UTF8 NAME"),
+        (
+            (asyncpg.DiskFullError, asyncpg.OutOfMemoryError),
+            "free some space on its machine; the server continues by itself once it can write",
+        ),
+        ((asyncpg.ReadOnlySQLTransactionError,), "it is a standby: give the address of the primary"),
+        (
+            (asyncpg.InsufficientPrivilegeError,),
+            "let its owner run stagedoor log grant, or use a role that may write to it",
+        ),
+        ((asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError), "it is damaged: restore a backup"),
+    )
+    for kinds, advice in known:
+        if isinstance(fault, kinds):
+            return advice
+    return "the log of PostgreSQL says more"
 
 
 class EnginePool:
@@ -212,7 +219,7 @@ class EnginePool:
                 try:
                     async with asyncio.timeout(STUCK_SECONDS if self.seconds is None else self.seconds + STUCK_SECONDS):
                         value = await work(db)
-                except asyncpg.exceptions.QueryCanceledError as fault:
+                except asyncpg.QueryCanceledError as fault:
                     self._idle.append(db)
                     raise TooMany(
                         f"the question took longer than {self.seconds or STUCK_SECONDS:g} seconds and was given up; "

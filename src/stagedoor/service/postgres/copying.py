@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import asyncpg
 import msgspec
 
 from stagedoor.errors import StoreBroken
@@ -26,7 +25,7 @@ from ..sqlite import selection as sqlite_selection
 from ..views import SessionView
 from . import schema
 from .address import DatabaseAddress
-from .connections import FAULTS, Engine
+from .connections import FAULTS, Engine, asyncpg
 from .selection import grams, searchable, text_of
 from .statements import NARROW, SearchedTexts
 

@@ -14,14 +14,12 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import asyncpg
-
 from stagedoor.errors import StoreAway, StoreBroken, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
 from ..store import Append, Change
 from . import schema, statements
-from .connections import FAULTS, STUCK_SECONDS, Engine, close, is_lost
+from .connections import FAULTS, STUCK_SECONDS, Engine, asyncpg, close, is_lost
 from .statements import SearchedTexts, WriteStage, stages_of
 
 if TYPE_CHECKING:
