@@ -24,7 +24,7 @@ EVERYTHING = "*"
 CHECK_EVERY = 10.0
 """Seconds between two looks whether the line is still there, when nothing is rung."""
 HEARD_WITHIN = 10.0
-PAUSE = 0.005
+PAUSE = 0.002
 """Seconds after a ring in which others gather: a flood of writes is not a flood of rings."""
 _NOTIFY = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload"
 

@@ -34,7 +34,7 @@ _KINDS = {"ended": "boolean", "archived": "boolean", "created": "bigint"}
 _narrow = ", ".join(NARROW)
 _narrow_types = ", ".join(f"${12 + at}::{_KINDS.get(name, 'text')}[]" for at, name in enumerate(NARROW, 5))
 _NEEDS = "ARRAY(SELECT json_array_elements_text(s.needs::json))"
-WRITE = f"""
+_APPENDING = """
 WITH mine AS (UPDATE writers SET n=$3 WHERE id=$1 AND life=$2 RETURNING 1),
 moves AS MATERIALIZED (
   SELECT * FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[])
@@ -59,15 +59,15 @@ begun AS (
   WHERE excluded.last=0 OR heads.last=0
   RETURNING 1
 ),
-lifted AS (
+appended AS (
+  INSERT INTO records(session, epoch, seq, at, type, body)
+  SELECT * FROM unnest($11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::bytea[])
+)"""
+_PUTTING = f"""lifted AS (
   UPDATE epochs SET last=highest.epoch FROM (
     SELECT max(new_epoch) AS epoch FROM moves
     WHERE new_epoch>0 AND NOT EXISTS(SELECT FROM heads WHERE heads.session=moves.session AND heads.epoch>=0)
   ) AS highest WHERE highest.epoch>epochs.last
-),
-appended AS (
-  INSERT INTO records(session, epoch, seq, at, type, body)
-  SELECT * FROM unnest($11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[], $16::bytea[])
 ),
 s AS MATERIALIZED (
   SELECT * FROM unnest({_narrow_types}, $26::text[], $27::text[], $28::bigint[], $29::bigint[], $30::bigint[],
@@ -88,12 +88,17 @@ wide AS (
   ON CONFLICT(id) DO UPDATE SET updated=excluded.updated, first=excluded.first, last=excluded.last,
     removable=excluded.removable, body=excluded.body
   RETURNING id, words
-)
-SELECT CASE WHEN (SELECT count(*) FROM mine)=1
-    AND (SELECT count(*) FROM moved)+(SELECT count(*) FROM begun)=(SELECT count(*) FROM moves)
+)"""
+_FOLLOWS = """(SELECT count(*) FROM mine)=1
+    AND (SELECT count(*) FROM moved)+(SELECT count(*) FROM begun)=(SELECT count(*) FROM moves)"""
+APPEND = f"{_APPENDING} SELECT CASE WHEN {_FOLLOWS} THEN true ELSE refuse() END"
+WRITE = f"""{_APPENDING},
+{_PUTTING}
+SELECT CASE WHEN {_FOLLOWS}
   THEN ARRAY(SELECT wide.id FROM wide JOIN s USING(id) WHERE wide.words<>s.words)
   ELSE CASE WHEN refuse() THEN '{{}}'::text[] END END
 """
+"""``APPEND`` is the first half of it, for the many writes that put no row of a session."""
 _QUESTIONS = """
 INSERT INTO questions SELECT * FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bytea[])
 ON CONFLICT(id) DO UPDATE SET session=excluded.session, open=excluded.open, asked=excluded.asked, body=excluded.body
@@ -252,20 +257,18 @@ class WriteStage:
             self.fits = False
         if move.expected < 0:
             self.fits = False
+        numbers = range(first, first + len(records))
+        if [record.seq for record in records] != list(numbers):
+            self.fits = False
+            return
         sessions, epochs, seqs, ats, types, bodies = self.records
-        seq = first - 1
-        for record in records:
-            seq += 1
-            if record.seq != seq:
-                self.fits = False
-                return
-            seqs.append(seq)
-            ats.append(record.at)
-            types.append(text_of(record.type))
-            bodies.append(record.body)
         sessions += [session_id] * len(records)
         epochs += [max(move.epoch, 0)] * len(records)
-        move.last, move.at = seq, records[-1].at
+        seqs += numbers
+        ats += [record.at for record in records]
+        types += [text_of(record.type) for record in records]
+        bodies += [record.body for record in records]
+        move.last, move.at = numbers[-1], records[-1].at
 
     @property
     def is_plain(self) -> bool:
@@ -294,14 +297,20 @@ class WriteStage:
         moves = sorted(self.moves.items())
         views = sorted(self.views.items())
         digests = [texts.digest(view)[0] for _, view in views]
-        found = await db.fetchval(
-            WRITE,
+        heads: tuple[Any, ...] = (
             *writer,
             [name for name, _ in moves],
             *([getattr(move, field) for _, move in moves] for field in ("epoch", "expected", "last", "at")),
             [move.new_epoch for _, move in moves],
             [move.new_worker for _, move in moves],
             *([[]] * len(_RECORDS) if self.has_many else self.records),
+        )
+        if not views:
+            await db.fetchval(APPEND, *heads)
+            return []
+        found = await db.fetchval(
+            WRITE,
+            *heads,
             [view.state for _, view in views],
             [view.ended for _, view in views],
             [view.archived for _, view in views],

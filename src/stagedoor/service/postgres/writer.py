@@ -56,9 +56,10 @@ class Job:
         self.changes = changes
         self.work = work
         self.ask = ask
-        self.size = sum(
-            len(record.body) + 64 for change in changes if isinstance(change, Append) for record in change.records
-        )
+        self.size = 0
+        for change in changes:
+            if isinstance(change, Append):
+                self.size += sum([len(record.body) for record in change.records]) + 64 * len(change.records)
 
 
 class EngineWriter:
