@@ -18,7 +18,7 @@ KILLS  := tests/transports tests/machine tests/test_lost_guard.py tests/test_ses
 LIVE_KILLS := tests/live/contract/test_stopping.py tests/live/test_acp_native.py tests/live/test_claude_native.py \
           tests/live/test_codex_native.py tests/live/test_gemini_native.py tests/live/test_opencode_native.py
 
-.PHONY: help demo postgres quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement portable torture clis browser sandbox page clean
+.PHONY: help demo postgres quick test coverage check mypy pyright fix fuzz hostile bench bless pictures record compatibility contract drift confinement portable torture clis browser sandbox page clean chaos
 
 help:  ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ record: $(VENV)/.dev clis  ## capture fresh transcripts from the installed CLIs:
 
 confinement: $(VENV)/.dev clis sandbox  ## let every agent try to get out of the sandbox, by every driver, level and means (15 minutes)
 	STAGEDOOR_CONTRACT=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/transports/test_confinement.py tests/live/test_confine.py
+
+chaos: $(VENV)/.dev  ## kill, freeze and cut off doors, workers and their database, and check what became of it: make chaos SECONDS=1800
+	STAGEDOOR_CHAOS_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -q -s tests/machines/test_chaos.py
 
 portable: $(VENV)/.dev clis browser sandbox  ## run all that stops, kills and orphans again, with guards that may use nothing of Linux's own (25 minutes)
 	STAGEDOOR_GUARD=portable STAGEDOOR_TORTURE=1 STAGEDOOR_KILLS=100 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal $(KILLS) $(LIVE_KILLS)

@@ -26,6 +26,8 @@ StagedoorError
     ├── NotAllowed
     ├── BadRequest              what was asked for makes no sense (says which part)
     ├── TooMany                 a limit of the server is reached; try again later
+    ├── WorkerAway              the machine that must do it cannot be reached just now
+    ├── UnknownOutcome          a machine stopped while it did it; nobody can say whether it was done
     └── StoreError              the log cannot be used
         ├── StoreBroken         it cannot be read or written
         ├── StoreTooNew         a newer Stagedoor wrote it
@@ -144,6 +146,14 @@ class BadRequest(ServiceError):
 
 class TooMany(ServiceError):
     """A limit of the server is reached."""
+
+
+class WorkerAway(ServiceError):
+    """The machine that must do it cannot be reached just now, or no machine can."""
+
+
+class UnknownOutcome(ServiceError):
+    """A machine stopped while it did what was asked for: whether it was done, nobody can say."""
 
 
 class EventsRemoved(ServiceError):

@@ -19,6 +19,8 @@ from stagedoor.errors import NotAllowed
 from stagedoor.server.access.devices import RIGHTS, Caller, Devices, demand
 from stagedoor.server.access.tokens import new_token, server_token, token_path
 from stagedoor.server.rest.door import OPERATIONS
+from stagedoor.service.config.settings import Settings
+from stagedoor.service.service import Service
 from stagedoor.service.views import Device, SessionSpec, SessionView
 
 BOUND = 240.0
@@ -288,3 +290,38 @@ def test_agents_do_not_get_the_servers_secrets(serve: Any, script: Any, monkeypa
     assert "PATH=" in environment
     assert "stagedoor_in-the-environment" not in environment
     assert "STAGEDOOR_HOME=" not in environment
+
+
+def test_what_one_door_does_to_a_device_holds_at_the_others(settings: Settings) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(BOUND), Service(settings) as service:
+            doors = [Devices(service.devices, "stagedoor_local") for _ in range(2)]
+            for door in doors:
+                await door.open()
+            try:
+                device, token = await doors[0].add("phone", "a phone", "run")
+                while (caller := doors[1].caller(token)) is None:
+                    await asyncio.sleep(0)  # until it has heard
+                assert (caller.device_id, caller.scopes) == (device.id, ("run",))
+
+                async def stays() -> str:
+                    with doors[1].visit(caller) as visit:
+                        entered.set()
+                        try:
+                            await asyncio.Event().wait()
+                        except asyncio.CancelledError:
+                            visit.absorb()
+                        return visit.ended_by or ""
+
+                entered = asyncio.Event()
+                async with asyncio.TaskGroup() as group:
+                    staying = group.create_task(stays())
+                    await entered.wait()
+                    await doors[0].revoke(device.id)
+                    assert await staying == "revoked"
+                assert doors[1].caller(token) is None
+            finally:
+                for door in doors:
+                    await door.close()
+
+    asyncio.run(main())

@@ -18,6 +18,8 @@ COMMANDS: dict[str, str] = {
     "policy": "explain and try out permission policies", "audit": "verify and show the log of permission decisions",
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
     "pair": "pair a phone or a browser with the running server", "devices": "list and revoke the paired devices",
+    "worker": "run sessions on this machine for servers that share its database",
+    "workers": "list the machines that run sessions; drain or revoke one",
     "config": "show, check and edit the configuration of the server",
     "log": "copy the server's log into PostgreSQL and back; say which roles may use it",
     "translate": "turn an agent's native output (stdin) into unified events",

@@ -16,6 +16,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "audit": ("verify", "show"),
     "devices": ("list", "revoke"),
     "log": ("copy", "grant"),
+    "workers": ("list", "drain", "undrain", "revoke"),
     "config": ("show", "check", "edit", "path"),
     "completion": ("bash", "zsh", "fish"),
 }

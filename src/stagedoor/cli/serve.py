@@ -70,6 +70,11 @@ def main(argv: list[str]) -> int:
         help="keep the log in PostgreSQL (postgresql://role@host/name) instead of a file; its password comes from a "
         "file (docs/machines.md)",
     )
+    parser.add_argument(
+        "--door",
+        action="store_true",
+        help="run nothing here: sessions run on the workers that share the database (stagedoor worker)",
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="a certificate (PEM): use HTTPS")
     parser.add_argument("--tls-key", metavar="FILE", help="its private key (PEM)")
     parser.add_argument(
@@ -92,6 +97,7 @@ def main(argv: list[str]) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    from ..errors import ConfigError
     from ..server import logs
     from ..server.app import create_app
     from ..server.arrivals import raise_descriptor_limit
@@ -116,7 +122,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.lan:
         settings = _on_the_network(settings, arguments.host or "", insecure=arguments.insecure)
     settings = _checked(settings, insecure=arguments.insecure)
-    service = Service(settings)
+    if arguments.door and not settings.database:
+        raise ConfigError("--door needs a database that workers share: --database URL, or log.database in its file")
+    service = Service(settings, role="door" if arguments.door else "both")
     for name in [name for name in os.environ if name.startswith(SECRETS)]:
         del os.environ[name]  # agents inherit the rest
     for warning in loaded.warnings:
@@ -144,8 +152,6 @@ def _on_the_network(settings: Settings, address: str, *, insecure: bool) -> Sett
 
 
 def _checked(settings: Settings, *, insecure: bool) -> Settings:
-    from msgspec.structs import replace
-
     from ..errors import ConfigError
     from ..server.running import is_loopback
 
@@ -160,6 +166,15 @@ def _checked(settings: Settings, *, insecure: bool) -> Settings:
             "token and everything the agents write: use --lan (which makes a certificate), --tls-cert and --tls-key, "
             "a proxy with TLS in front of 127.0.0.1 (docs/reach.md), or --insecure"
         )
+    return checked_roots(settings)
+
+
+def checked_roots(settings: Settings) -> Settings:
+    """With the folders that sessions may run in: here, when none are named."""
+    from msgspec.structs import replace
+
+    from ..errors import ConfigError
+
     if not settings.roots:
         settings = replace(settings, roots=(str(Path.cwd()),))
     for root in settings.roots:
@@ -204,13 +219,13 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
     address = opened.getsockname()[:2]
     async with listening(app, service.settings, opened) as server:
         with server_file(service.home, service.settings, address) as note:
-            _greet(app.state.codes, service, note)
+            await _greet(app.state.codes, service, note)
             server.serving.add_done_callback(lambda serving: stop.set())
             await stop.wait()
     return EXIT_SUCCESS
 
 
-def _greet(codes: Any, service: Service, note: ServerFile) -> None:
+async def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     """The address and how to connect. A link that pairs a device is for a person's eyes, never for a log."""
     from ..server.access.pairing import pairing_link
     from ..server.certificate import as_people_compare, own_fingerprint
@@ -218,7 +233,8 @@ def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     from .pair import drawn
 
     if sys.stdout.isatty():
-        opening = f"{note.url}/#pair={codes.new('admin', 'this machine').display}   (works once, within five minutes)"
+        code = await codes.new("admin", "this machine")
+        opening = f"{note.url}/#pair={code.display}   (works once, within five minutes)"
     else:
         opening = "run: stagedoor pair"
     digest = own_fingerprint(service.settings, service.home)
@@ -237,6 +253,6 @@ def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     if digest:
         print("Browsers warn about this certificate once: its SHA-256 fingerprint must be the one above.")
         if sys.stdout.isatty():
-            link = pairing_link(note.public, codes.new("run").display, digest)
+            link = pairing_link(note.public, (await codes.new("run")).display, digest)
             print(f"{drawn(link)}For a phone (once, within five minutes; stagedoor pair shows another).")
     print("Ctrl-C stops it.", flush=True)

@@ -94,6 +94,8 @@ class RemoteOptions(TypedDict, total=False):
     auto_approve: list[str] | tuple[str, ...]
     only_refusing: bool
     attachments: tuple[AttachedFile, ...]
+    needs: list[str] | tuple[str, ...]
+    place: str
     system_prompt: str | None
     append_system_prompt: str | None
     output_schema: Mapping[str, Any] | None

@@ -20,7 +20,7 @@ FAULTS: dict[str, type[errors.StagedoorError]] = {
     "events-removed": errors.EventsRemoved,
     "session-ended": errors.SessionEnded,
     "session-running": errors.SessionRunning,
-    "unknown-outcome": errors.ServiceError,
+    "unknown-outcome": errors.UnknownOutcome,
     "too-large": errors.MessageTooLarge,
     "unsupported-media-type": errors.LocalProtocolError,
     "wrong-host": errors.NotAllowed,
@@ -33,12 +33,13 @@ FAULTS: dict[str, type[errors.StagedoorError]] = {
     "agent-unavailable": errors.LaunchError,
     "log-away": errors.StoreAway,
     "session-moved": errors.Fenced,
+    "worker-away": errors.WorkerAway,
     "log-broken": errors.StoreError,
     "policy-broken": errors.PolicyError,
     "unavailable": errors.TooMany,
 }
 """The end of a problem's ``type`` → what is raised. A test holds it to the server's table."""
-TEMPORARY = frozenset({"request-timeout", "unavailable", "log-away"})
+TEMPORARY = frozenset({"request-timeout", "unavailable", "log-away", "worker-away"})
 """Worth another try: the server is starting or stopping, or waits for its database."""
 _BY_STATUS: dict[int, type[errors.StagedoorError]] = {
     400: errors.BadRequest,

@@ -84,6 +84,8 @@ KINDS: dict[type[Exception], ProblemKind] = {
     errors.EventsRemoved: ProblemKind(410, "events-removed", "Some events are no longer stored", -32018),
     errors.NotAllowed: ProblemKind(403, "not-allowed", "Not allowed", -32004),
     errors.BadRequest: ProblemKind(400, "bad-request", "The request is not valid", -32602),
+    errors.UnknownOutcome: REFUSALS["unknown-outcome"],
+    errors.WorkerAway: ProblemKind(503, "worker-away", "The machine cannot be reached just now", -32021),
     errors.TooMany: ProblemKind(429, "too-many", "A limit is reached", -32005),
     errors.Fenced: SESSION_MOVED,
     errors.SequenceConflict: SESSION_MOVED,

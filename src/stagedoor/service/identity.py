@@ -49,5 +49,17 @@ def first_id() -> str:
     return _numbered(seed.seed, 1)
 
 
+def current_seed() -> str:
+    """What ids follow from now; empty: from nothing."""
+    seed = _CURRENT.get()
+    return "" if seed is None or seed.closed else seed.seed
+
+
+def id_below(name: str) -> str:
+    """The one with this ``name`` under the current seed, beside those in order; a random one without a seed."""
+    seed = current_seed()
+    return str(uuid.uuid5(_ROOM, f"{name}:{seed}") if seed else uuid.uuid4())
+
+
 def _numbered(seed: str, number: int) -> str:
     return str(uuid.uuid5(_ROOM, f"{number}:{seed}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +18,13 @@ from stagedoor.transports.tasks import TaskOwner
 
 from .config.keys import KEYS
 from .config.settings import Settings
-from .journal import Journal
+from .journal import Bell, Journal
 from .notify.receivers import push_row
-from .store import ConfigChange, Remember, Store
-from .views import By, Device, IdempotentReply, UsageSum
+from .store import CommandDone, ConfigChange, Remember, Store
+from .views import By, Command, Device, IdempotentReply, UsageSum
 
+DEVICES = "devices"
+"""The topic that rings whenever a device was saved."""
 MOST_OFFSET = 14 * 60
 """Minutes: no clock on earth is farther from UTC."""
 
@@ -101,10 +104,11 @@ class AuditRows:
 
 
 class DeviceRows:
-    """``service.devices``: those that were ever paired."""
+    """``service.devices``: those that were ever paired. Every door on the same log hears when they change."""
 
-    def __init__(self, store: Store, revoked: Callable[[str], None]) -> None:
-        self._store = store
+    def __init__(self, journal: Journal, revoked: Callable[[str], None]) -> None:
+        self._store = journal.store
+        self._hub = journal.hub
         self._revoked = revoked
         """Called with the id of a device that is not to be told anything any more."""
 
@@ -115,9 +119,14 @@ class DeviceRows:
         """With what it has chosen, unless it is revoked: nobody needs that any more."""
         if device.revoked_at is None:
             await self._store.write(device)
-            return
-        self._revoked(device.id)
-        await self._store.write(device, Remember(_chosen(device.id), None), Remember(push_row(device.id), None))
+        else:
+            self._revoked(device.id)
+            await self._store.write(device, Remember(_chosen(device.id), None), Remember(push_row(device.id), None))
+        self._hub.ring(DEVICES)
+
+    def bell(self) -> Bell:
+        """Rings when one was saved, at any door."""
+        return self._hub.bell(DEVICES)
 
     async def choices(self, device_id: str) -> bytes | None:
         """What a device has chosen at a door, as that door stored it."""
@@ -129,6 +138,35 @@ class DeviceRows:
 
 def _chosen(device_id: str) -> str:
     return f"chosen by {device_id}"
+
+
+class PairingRows:
+    """``service.pairing``: one-time codes, by their hashes, which any door on the same log takes, and only one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put(self, code_hash: str, body: bytes, at: int) -> None:
+        await self._store.write(Command(id=str(uuid.uuid4()), kind=_PAIR, key=_code(code_hash), body=body, at=at))
+
+    async def take(self, code_hash: str) -> bytes | None:
+        """What was put with it, to the first who asks."""
+        found = await self._store.command_with(_code(code_hash))
+        if found is None or found.done or not await self._store.take(found.id, 1):
+            return None
+        await self._store.write(CommandDone(found.id))
+        return found.body
+
+    async def keep_newest(self, most: int) -> None:
+        for old in [one for one in await self._store.commands() if one.kind == _PAIR][:-most]:
+            await self._store.write(CommandDone(old.id))
+
+
+_PAIR = "pair"
+
+
+def _code(code_hash: str) -> str:
+    return f"pairing code {code_hash}"
 
 
 class ReplyRows:

@@ -61,6 +61,9 @@ class RunningSessions:
             now=now,
             let_go=self._kill_all,
             take=self.recover,
+            name=settings.machine_name,
+            lease=settings.lease,
+            labels=settings.labels,
             seats=settings.limits.awake,
             version=__version__,
         )

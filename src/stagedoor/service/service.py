@@ -18,7 +18,10 @@ from .agents import Agents
 from .config.settings import Settings
 from .identity import fresh_id
 from .journal import Bell, Hub, Journal, LocalHub, Upkeep
-from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
+from .ledger import AuditRows, ConfigChanges, DeviceRows, PairingRows, ReplyRows, UsageLedger
+from .machines import Machines
+from .machines.commands import CommandInbox, CommandOutbox, Placement
+from .machines.routing import Router, verb_groups
 from .notify.delivery import Notifications
 from .notify.receivers import Receivers
 from .opening import Opening
@@ -30,6 +33,7 @@ from .sqlite import SqliteStore
 from .store import Remember, Store
 from .stored import Past
 from .views import FollowVerdict, Record, SessionView
+from .worker import Worker
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,18 +107,30 @@ class Service:
         if self.policy is not None:
             self.policy.file.changed = self._changes.policy_changed
         self.agents = Agents(settings)
-        self.sessions = Sessions(journal, running, opening, self.agents, settings, self.home, now=now, new_id=new_id)
-        self.workspaces = self.sessions.workspaces
-        self._upkeep = Upkeep(journal, settings.keep_days, now, sweep=self.sessions.undoing.sweep)
-        self.events = Events(journal, self.sessions.get)
-        self.questions = Questions(journal.store, running, opening, self.sessions.get, now=now, new_id=new_id)
+        sessions = Sessions(journal, running, opening, self.agents, settings, self.home, now=now, new_id=new_id)
+        questions = Questions(journal.store, running, opening, sessions.get, now=now, new_id=new_id)
+        self.machines = Machines(journal, now)
+        self._own_verbs = sessions, questions
+        """The verbs as they are carried out in this process."""
+        self.sessions, self.questions, self.workspaces = sessions, questions, sessions.workspaces
+        self._inbox: CommandInbox | None = None
+        if self._store.shared:  # whoever asks may be elsewhere than the session
+            outbox = CommandOutbox(journal, verb_groups(sessions, questions), now=now)
+            router = Router(outbox, Placement(journal, now), sessions.get)
+            self.sessions, self.questions = router.sessions(sessions), router.questions(questions)
+            self.workspaces = router.workspaces(sessions.workspaces)
+            if role != "door":
+                self._inbox = CommandInbox(journal, outbox.verbs, lambda: running.worker.identity.id)
+        self._upkeep = Upkeep(journal, settings.keep_days, now, sweep=sessions.undoing.sweep)
+        self.events = Events(journal, sessions.get)
         self.stored = Past(journal, settings, now=now, new_id=new_id)
         self.usage = UsageLedger(self._store)
         self.audit = AuditRows(self._store, opening.audit.path)
+        self.pairing = PairingRows(self._store)
         self.replies = ReplyRows(self._store)
         self.notifications = Notifications(settings, running.counts, now=now)
         self.receivers = Receivers(self._store, settings, self.home, self.notifications)
-        self.devices = DeviceRows(self._store, self.receivers.forget)
+        self.devices = DeviceRows(journal, self.receivers.forget)
         running.announce = self.notifications.announce
 
     async def __aenter__(self) -> Service:
@@ -131,7 +147,12 @@ class Service:
             await self._journal.hub.open()
             await self.receivers.load()
             await self._changes.note(self.settings, self.policy_file)
+            if self._inbox is not None:
+                ready = [f"agent:{view.agent}" for view in await self.agents.list() if view.enabled and view.installed]
+                self._running.worker.add_labels(ready)
             await self._running.start()
+            if self._inbox is not None:
+                self._inbox.start()
         except BaseException:
             await self.stop()
             raise
@@ -140,6 +161,8 @@ class Service:
     async def stop(self) -> None:
         """No new work is taken; what runs is ended truthfully, in bounded time; the log is closed last."""
         self._running.refuse_work()
+        if self._inbox is not None:
+            await self._inbox.stop()
         await self._upkeep.stop()
         await self._running.stop()
         await self._changes.finish()
@@ -157,6 +180,11 @@ class Service:
     def log_is_away(self) -> bool:
         """The database that the log is in cannot be reached, for so long that whoever asks should come again later."""
         return self._store.away
+
+    @property
+    def machine(self) -> Worker:
+        """This process as a worker."""
+        return self._running.worker
 
     def counters(self) -> dict[str, int]:
         """What has happened since the start, and how it stands: ``created <agent>``, ``ended <agent> <state>``, …"""

@@ -33,6 +33,7 @@ from stagedoor.unified.settings import AgentReport, AgentSetting
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
+from .machines.places import labels_of
 from .opening import Opening, agent_named, check_narrower, is_freer, narrowed, narrower
 from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
@@ -541,6 +542,7 @@ class Sessions:
         configured = self._opening.agent_settings(agent)
         if not configured.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
+        self._check_machine(spec)
         cwd = session_folder(spec, self._settings)
         tier, approval = _rights(spec, configured, self._settings)
         return SessionView(
@@ -565,6 +567,11 @@ class Sessions:
             queued=1,
             spec=replace(spec, prompt="", cwd=str(cwd), attachments=()),
         )
+
+    def _check_machine(self, spec: SessionSpec) -> None:
+        missing = set(labels_of(spec.needs, spec.place, "")) - set(self._running.worker.labels)
+        if missing:
+            raise BadRequest(f"this machine does not have the labels {', '.join(sorted(missing))}; leave them out")
 
     async def _attached(
         self, view: SessionView, message_id: str, prompt: str, attachments: Sequence[AttachedFile]

@@ -86,6 +86,10 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     """Run in a git worktree of its own, on a new branch."""
     attachments: tuple[AttachedFile, ...] = ()
     """Files that go with the prompt."""
+    needs: tuple[str, ...] = ()
+    """Labels that the machine must have, where there are several."""
+    place: str = ""
+    """``host:NAME``: on that machine. Empty: on any that has what it needs."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -153,7 +157,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     needs: tuple[str, ...] = ()
     """The labels that a worker must have to run it."""
     place: str = ""
-    """Where its files are: ``host:NAME``, or ``git:URL@REF``; empty: wherever it was started."""
+    """Where its files are: ``host:NAME``; empty: wherever it was started."""
 
     @property
     def ended(self) -> bool:

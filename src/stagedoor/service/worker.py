@@ -13,7 +13,7 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,13 +29,12 @@ from .store import Query
 from .views import SessionView, WorkerRow
 
 _log = logging.getLogger("stagedoor.service")
-LEASE = 15.0
-"""Seconds after which a silent worker's sessions may be taken."""
-HELD = 12.0
-"""Seconds after which a worker that could not renew its lease lets go: in time, before anybody else comes."""
-RENEW_EVERY = 4.0
-GRACE = 60.0
-"""Seconds after the end of its lease for which a worker's own folders are waited for."""
+HELD = 0.8
+"""Share of the lease after which a worker that could not renew it lets go: in time, before anybody else comes."""
+RENEW_EVERY = 0.25
+"""Share of the lease after which it is renewed."""
+GRACE = 4.0
+"""Leases after the end of its own for which a worker's folders are waited for."""
 EVERYTHING = 1_000_000
 FOREVER = 2**53
 """The lease where nobody else can come."""
@@ -77,6 +76,8 @@ class Worker:
         now: Callable[[], int],
         let_go: Callable[[], Awaitable[None]],
         take: Callable[[], Awaitable[None]],
+        name: str = "",
+        lease: float = 15.0,
         labels: Sequence[str] = (),
         seats: int = 0,
         version: str = "",
@@ -88,6 +89,8 @@ class Worker:
         self._now = now
         self._let_go = let_go
         self._take = take
+        self._name = name
+        self._lease = lease
         self._labels = tuple(labels)
         self._seats = seats
         self._version = version
@@ -100,13 +103,18 @@ class Worker:
     @property
     def identity(self) -> WorkerIdentity:
         if self._identity is None:
-            self._identity = identity_in(self._home)
+            stored = identity_in(self._home)
+            self._identity = replace(stored, name=self._name) if self._name else stored
         return self._identity
 
     @property
     def labels(self) -> tuple[str, ...]:
         """What it can run: its own, and the name of its machine."""
         return (f"host:{self.identity.name}", *self._labels)
+
+    def add_labels(self, labels: Iterable[str]) -> None:
+        """Before it registers."""
+        self._labels = tuple(dict.fromkeys((*self._labels, *labels)))
 
     async def register(self) -> None:
         """Come as a new incarnation: whatever this worker held before is free, for it first of all."""
@@ -127,7 +135,7 @@ class Worker:
             raise NotAllowed(
                 f"this worker ({identity.name}) was revoked; to start as a new one, remove {self._home / FILE_NAME}"
             )
-        self._deadline = started + HELD
+        self._deadline = started + HELD * self._lease
         self._is_new = True
         if not store.shared:
             for other in await store.workers():
@@ -183,7 +191,7 @@ class Worker:
 
     async def orphans(self) -> list[SessionView]:
         """Sessions in the middle of something whose worker has been silent for so long that nobody waits for it."""
-        store, late = self._journal.store, self._now() - int(GRACE * 1000)
+        store, late = self._journal.store, self._now() - int(GRACE * self._lease * 1000)
         gone = {row.id for row in await store.workers() if row.until < late and row.id != self.identity.id}
         if not gone:
             return []
@@ -191,11 +199,11 @@ class Worker:
         return [view for view in views if view.worker in gone and view.activity in MID_TURN]
 
     def _until(self) -> int:
-        return self._now() + int(LEASE * 1000) if self._journal.store.shared else FOREVER
+        return self._now() + int(self._lease * 1000) if self._journal.store.shared else FOREVER
 
     async def _hold(self) -> None:
         while True:
-            await asyncio.sleep(RENEW_EVERY)
+            await asyncio.sleep(RENEW_EVERY * self._lease)
             if await self._renewed():
                 with contextlib.suppress(StoreError):  # the next one to write finds out, and says it
                     await self._take()
@@ -215,7 +223,7 @@ class Worker:
             except (StoreError, TimeoutError):
                 await asyncio.sleep(min(1.0, left))
                 continue
-            self._deadline = started + HELD
+            self._deadline = started + HELD * self._lease
             return True
         return False
 
@@ -226,6 +234,6 @@ class Worker:
                 await self._take()
             except (StoreError, NotAllowed) as fault:
                 _log.error("this worker cannot come back yet: %s", fault)
-                await asyncio.sleep(RENEW_EVERY)
+                await asyncio.sleep(RENEW_EVERY * self._lease)
             else:
                 return

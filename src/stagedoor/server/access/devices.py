@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from stagedoor.engine import milliseconds
 from stagedoor.errors import NotAllowed, SessionNotFound, StoreError, TooMany
+from stagedoor.service.journal import Bell
 from stagedoor.service.ledger import DeviceRows
 from stagedoor.service.terminal import proof_by_hash
 from stagedoor.service.views import Device, Scope
@@ -80,12 +81,16 @@ class Devices:
         self._devices: dict[str, Device] = {}
         self._visits: set[Visit] = set()
         self._writes = TaskOwner()
+        self._following = TaskOwner()
         self.stopping = False
 
     async def open(self) -> None:
+        bell = self._rows.bell()  # before they are read: what changes meanwhile is read again
         self._devices = {device.id: device for device in await self._rows.list()}
+        self._following.start(self._follow(bell))
 
     async def close(self) -> None:
+        await self._following.close()
         await self._writes.finish()
 
     def proof(self, nonce: str) -> str:
@@ -102,6 +107,11 @@ class Devices:
                 caller = Caller(device.id, device.name, device.scopes, device.dialect)
                 self._store_last_use(device)
         return caller
+
+    def is_known(self, device_id: str) -> bool:
+        """Whether it is paired and was not revoked, or is the administrator."""
+        device = self._devices.get(device_id)
+        return device_id == LOCAL or (device is not None and device.revoked_at is None)
 
     async def add(self, device_id: str, name: str, scope: Scope, dialect: str = "") -> tuple[Device, str]:
         """Pair a device. The token is returned this once and never again."""
@@ -127,8 +137,7 @@ class Devices:
             raise SessionNotFound(f"device {device_id!r} not found; GET /api/devices lists the paired devices")
         device = replace(device, revoked_at=self._now())
         self._devices[device_id] = device  # before it is stored: fail closed
-        for visit in [visit for visit in self._visits if visit.device_id == device_id]:
-            visit.end("revoked")
+        self._end_visits(device_id)
         await self._rows.save(device)
         return device
 
@@ -169,6 +178,29 @@ class Devices:
         self.stopping = True
         for visit in list(self._visits):
             visit.end("stopping")
+
+    async def _follow(self, bell: Bell) -> None:
+        """What other doors do to the devices: one that is revoked there is refused here, too."""
+        try:
+            while True:
+                await bell.rung()
+                with contextlib.suppress(StoreError):  # whoever comes next is told; a sound log rings again
+                    for device in await self._rows.list():
+                        self._learn(device)
+        finally:
+            bell.close()
+
+    def _learn(self, device: Device) -> None:
+        known = self._devices.get(device.id)
+        if known is not None and known.revoked_at is not None:
+            return  # nobody takes that back
+        self._devices[device.id] = device
+        if device.revoked_at is not None:
+            self._end_visits(device.id)
+
+    def _end_visits(self, device_id: str) -> None:
+        for visit in [visit for visit in self._visits if visit.device_id == device_id]:
+            visit.end("revoked")
 
     def _store_last_use(self, device: Device) -> None:
         """Store when it was last used: to the minute, and without making the request wait."""

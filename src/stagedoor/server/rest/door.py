@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from stagedoor.engine import milliseconds
+from stagedoor.errors import UnknownOutcome
 from stagedoor.service.service import Service
 from stagedoor.service.stored import LAST
 
@@ -22,7 +23,7 @@ from ..access.auth import caller_of
 from ..access.devices import demand
 from ..problems import MEDIA_TYPE, RefusedRequest, problem, problem_response
 from ..reading import as_type, read_body, read_query
-from . import git, notifying, permissions, rendering, server, sessions, workspaces
+from . import git, machines, notifying, permissions, rendering, server, sessions, workspaces
 from .event_pages import EventPages
 from .idempotency import HEADER, IdempotencyKeys, RestReply, checked_key, fingerprint
 from .openapi import OTHER_DOORS, openapi_route
@@ -37,6 +38,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *git.OPERATIONS,
     *server.OPERATIONS,
     *notifying.OPERATIONS,
+    *machines.OPERATIONS,
     *rendering.OPERATIONS,
     *OTHER_DOORS,
 )
@@ -128,6 +130,8 @@ class RestPath:
         async def work() -> RestReply:
             try:
                 return await _verb(operation, call)
+            except UnknownOutcome as fault:  # what it made, if anything, is in the log by now
+                return (None if operation.recall is None else await recall()) or _fault_reply(fault, request)
             except Exception as fault:
                 return _fault_reply(fault, request)
 

@@ -290,6 +290,24 @@ KEYS: tuple[Key, ...] = (
         setting="notify_content",
     ),
     Key(
+        path="machine.name",
+        kind="text",
+        about="what this machine is called where several share a database; its host name when empty",
+        setting="machine_name",
+    ),
+    Key(
+        path="machine.labels",
+        kind="texts",
+        about="labels that sessions can ask for, beside `host:NAME` and `agent:NAME` of each installed agent",
+        setting="labels",
+    ),
+    Key(
+        path="machine.lease",
+        kind="number",
+        about="seconds after which the sessions of a silent machine go to others; the same on all machines",
+        setting="lease",
+    ),
+    Key(
         path="log.durable",
         kind="text",
         about="what is acknowledged survives a crash of this process, or also a power failure",
@@ -448,6 +466,7 @@ _EXAMPLES: dict[str, str] = {
     "notify.ntfy": "[https://ntfy.sh/a-name-nobody-guesses]", "notify.ntfy_token": "tk_something",
     "notify.push_contact": "mailto:you@example.org", "notify.push_hosts": "[push.example.org]",
     "hooks.onEvent": "{turn_completed: ./notify.sh}",
+    "machine.name": "box3", "machine.labels": "[gpu, 'team:blue']",
     "log.database": "postgresql://stagedoor@db.example.org/stagedoor",
     "log.database_password_file": "database.password",
     "agents.default": "understudy", "agents.*.acp": "[my-agent, --acp]",

@@ -113,6 +113,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     notify_on: tuple[str, ...] = ("question", "done", "failed")
     notify_content: bool = False
     """Whether titles, commands and results go out with it."""
+    machine_name: str = ""
+    """What this machine is called where several share a log. Empty: its host name."""
+    labels: tuple[str, ...] = ()
+    """What sessions may ask for, beside this machine's name and its agents."""
+    lease: int = 15
+    """Seconds after which the sessions of a machine that nobody hears of may be taken by others."""
     limits: Limits = Limits()
 
     def added_agents(self) -> dict[str, AcpAgent]:
