@@ -115,18 +115,21 @@ class CommandOutbox:
 
     async def to_owner(self, kind: str, view: SessionView, *args: Any, **named: Any) -> Any:
         """Carried out by whoever owns the session; once it has ended, on the machine that ran it last."""
-        if view.ended:
-            return await self.to_machine(kind, view.worker, *args, **named)
-        return await self._call(self.verbs[kind], view.worker, view.id, args, named)
+        return await self.again(kind, view, 1, *args, **named)
+
+    async def again(self, kind: str, view: SessionView, number: int, *args: Any, **named: Any) -> Any:
+        """For the ``number``th time, because the log shows that the times before came to nothing."""
+        session_id = "" if view.ended else view.id
+        return await self._call(self.verbs[kind], view.worker, session_id, args, named, first=number)
 
     async def to_machine(self, kind: str, worker_id: str, *args: Any, **named: Any) -> Any:
-        return await self._call(self.verbs[kind], worker_id, "", args, named)
+        return await self._call(self.verbs[kind], worker_id, "", args, named, first=1)
 
-    async def _call(self, verb: Verb, worker_id: str, session_id: str, args: Any, named: Any) -> Any:
+    async def _call(self, verb: Verb, worker_id: str, session_id: str, args: Any, named: Any, *, first: int) -> Any:
         seed = current_seed()
         body = msgspec.json.encode(_Call(msgspec.Raw(verb.encoded(*args, **named)), seed))
-        first = await self._worker(worker_id)
-        for number in count(1):
+        worker = await self._worker(worker_id)
+        for number in count(first):
             command = Command(
                 id=id_below(f"{verb.kind} {number}"),
                 kind=verb.kind,
@@ -141,13 +144,13 @@ class CommandOutbox:
                 if stored.done and not stored.taken_epoch:
                     continue  # of an earlier try of the same request, which nobody began
                 self._journal.hub.ring(topic_of(worker_id))
-                outcome = await self._outcome(stored, bell.rung, worker_id, first)
+                outcome = await self._outcome(stored, bell.rung, worker_id, worker)
             finally:
                 bell.close()
-            break
-        if outcome.error:
-            raise _raised(outcome)
-        return verb.decoded(outcome.value)
+            if outcome.error:
+                raise _raised(outcome)
+            return verb.decoded(outcome.value)
+        raise AssertionError
 
     async def _outcome(
         self, command: Command, rung: Callable[[], Awaitable[None]], worker_id: str, first: WorkerRow | None

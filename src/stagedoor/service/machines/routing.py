@@ -4,9 +4,10 @@ reach an agent, its folder or its git is carried out on the machine that has the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
-from stagedoor.errors import SessionNotFound, WorkerAway
+from stagedoor.errors import SessionNotFound, UnknownOutcome, WorkerAway
 
 from ..questions import Questions
 from ..sessions import Sessions
@@ -114,8 +115,16 @@ class Router:
                 question = await local.find(question_id)
                 if question is None or named.get("session_id") not in (None, question.session_id):
                     raise SessionNotFound(f"question {question_id!r} not found")
-                view = await self._get(question.session_id)
-                return await self._outbox.to_owner(f"questions.{name}", view, question_id, *args, **named)
+                for number in count(1):
+                    view = await self._get(question.session_id)
+                    try:
+                        return await self._outbox.again(f"questions.{name}", view, number, question_id, *args, **named)
+                    except UnknownOutcome:
+                        current = await local.find(question_id)
+                        if current is None or not current.open:
+                            raise
+                        # It is open still, so nothing came of it: whoever has the session now is asked.
+                raise AssertionError
 
             return call
 
