@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stagedoor.errors import BadRequest, StagedoorError, UnknownOutcome, WorkerAway
+from stagedoor.errors import BadRequest, StagedoorError, TooMany, UnknownOutcome, WorkerAway
 from stagedoor.service.identity import fresh_id, ids_from
 from stagedoor.service.journal import Journal, LocalHub
 from stagedoor.service.machines.commands import CommandInbox, CommandOutbox, Placement
 from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.views import SessionView, WorkerRow
+from stagedoor.service.views import Command, SessionView, WorkerRow
 
 BOUND = 240.0
-NOW = 1_000_000
+NOW = 1_000_000_000
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -41,6 +41,10 @@ class Desk:
         self.calls.append("refuse")
         raise BadRequest("not this one")
 
+    async def be_full(self, session_id: str) -> None:
+        self.calls.append("full")
+        raise TooMany("not now")
+
     async def break_down(self, session_id: str) -> None:
         raise ZeroDivisionError("oh")
 
@@ -51,7 +55,7 @@ class Desk:
         return "waited"
 
 
-VERBS = ("write", "refuse", "break_down", "wait")
+VERBS = ("write", "refuse", "be_full", "break_down", "wait")
 
 
 class Office:
@@ -67,7 +71,7 @@ class Office:
 
     def _inbox(self, name: str, desk: Desk) -> CommandInbox:
         verbs = CommandOutbox(self.journal, {"desk": (desk, VERBS)}, now=lambda: NOW).verbs
-        return CommandInbox(self.journal, verbs, lambda: name)
+        return CommandInbox(self.journal, verbs, lambda: name, now=lambda: NOW)
 
     async def session(self) -> SessionView:
         view = await self.store.session("s")
@@ -201,6 +205,44 @@ def test_what_nobody_began_goes_to_whoever_takes_the_session_over(tmp_path: Path
         assert (made.desks["one"].calls, made.desks["two"].calls) == ([], ["s a 1"])
 
     play(tmp_path, work, grace=BOUND)
+
+
+def test_what_nobody_waits_for_any_more_is_not_begun_later(tmp_path: Path) -> None:
+    async def work(made: Office) -> None:
+        async with asyncio.TaskGroup() as group:
+            calling = group.create_task(made.outbox.to_owner("desk.write", await made.session(), "s", Note("a")))
+            while not await made.store.commands(session_id="s"):
+                await asyncio.sleep(0)
+            calling.cancel()
+        await made.outbox.close()
+        assert await made.store.commands(session_id="s") == []
+        made.inboxes["one"].start()
+        await made.outbox.to_owner("desk.write", await made.session(), "s", Note("b"))
+        assert made.desks["one"].calls == ["s b 1"]
+
+    play(tmp_path, work, grace=BOUND)
+
+
+def test_what_a_door_left_long_ago_is_not_begun(tmp_path: Path) -> None:
+    async def work(made: Office) -> None:
+        old = Command(id="old", kind="desk.refuse", session_id="s", body=b'{"arguments":{"session_id":"s"},"seed":""}')
+        await made.store.write(old)
+        made.inboxes["one"].start()
+        await made.outbox.to_owner("desk.write", await made.session(), "s", Note("b"))
+        assert made.desks["one"].calls == ["s b 1"]
+
+    play(tmp_path, work)
+
+
+def test_what_was_refused_for_now_is_tried_again_under_the_same_key(tmp_path: Path) -> None:
+    async def work(made: Office) -> None:
+        made.inboxes["one"].start()
+        for _ in range(2):
+            with ids_from("a key"), pytest.raises(TooMany):
+                await made.outbox.to_owner("desk.be_full", await made.session(), "s")
+        assert made.desks["one"].calls == ["full", "full"]
+
+    play(tmp_path, work)
 
 
 async def _fault_of(made: Office, verb: str) -> StagedoorError:

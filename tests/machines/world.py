@@ -146,7 +146,7 @@ class World:
             for machine in (*self.doors, *self.workers):
                 await stack.enter_async_context(machine.wired())
                 stack.callback(machine.kill)
-            for machine in (*self.doors[:1], *self.doors[1:], *self.workers):
+            for machine in (*self.doors, *self.workers):
                 await machine.start()
             self.http = await stack.enter_async_context(httpx.AsyncClient(timeout=BOUND, trust_env=False))
             yield self

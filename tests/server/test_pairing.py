@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,9 @@ from stagedoor.server.access.pairing import (
     WINDOW,
     WRONG_FROM_ALL,
     WRONG_FROM_ONE,
-    PairingCode,
     PairingCodes,
 )
 from stagedoor.server.problems import RefusedRequest
-from stagedoor.service.ledger import PairingRows
-from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.views import Scope
 
 ORIGIN = "http://127.0.0.1"
 
@@ -44,44 +39,18 @@ def clock() -> Clock:
     return Clock()
 
 
-class Codes:
-    """Those of one door on a log, used from outside a loop."""
-
-    def __init__(self, store: SqliteStore, clock: Clock, runner: asyncio.Runner) -> None:
-        self._codes = PairingCodes(PairingRows(store), clock=clock, now=lambda: int(clock() * 1000))
-        self._runner = runner
-
-    def new(self, scope: Scope, name: str = "", by: str = "") -> PairingCode:
-        return self._runner.run(self._codes.new(scope, name, by=by))
-
-    def use(self, text: str, address: str) -> PairingCode:
-        return self._runner.run(self._codes.use(text, address))
-
-
 @pytest.fixture
-def doors(clock: Clock, tmp_path: Path) -> Iterator[tuple[Codes, Codes]]:
-    """Two on the same log."""
-    with asyncio.Runner() as runner:
-        store = SqliteStore(tmp_path / "log.db")
-        runner.run(store.open())
-        try:
-            yield Codes(store, clock, runner), Codes(store, clock, runner)
-        finally:
-            runner.run(store.close())
+def codes(clock: Clock) -> PairingCodes:
+    return PairingCodes(clock)
 
 
-@pytest.fixture
-def codes(doors: tuple[Codes, Codes]) -> Codes:
-    return doors[0]
-
-
-def refused(codes: Codes, display: str, address: str = "one") -> str:
+def refused(codes: PairingCodes, display: str, address: str = "one") -> str:
     with pytest.raises(RefusedRequest) as fault:
         codes.use(display, address)
     return fault.value.kind.slug
 
 
-def test_a_code_is_easy_to_read_out(codes: Codes) -> None:
+def test_a_code_is_easy_to_read_out(codes: PairingCodes) -> None:
     code = codes.new("run")
     assert re.fullmatch(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", code.display)
     assert not set(ALPHABET) & set("01ILOU")
@@ -89,26 +58,25 @@ def test_a_code_is_easy_to_read_out(codes: Codes) -> None:
 
 
 @pytest.mark.parametrize("written", [str, str.lower, lambda code: code.replace("-", ""), lambda code: f" {code} "])
-def test_a_code_counts_however_it_is_written_and_only_once(doors: tuple[Codes, Codes], written: Any) -> None:
-    """At whichever door."""
-    code = doors[0].new("watch", "phone")
-    assert doors[1].use(written(code.display), "one") == code
-    assert [refused(door, code.display) for door in doors] == ["not-signed-in"] * 2
+def test_a_code_counts_however_it_is_written_and_only_once(codes: PairingCodes, written: Any) -> None:
+    code = codes.new("watch", "phone")
+    assert codes.use(written(code.display), "one") == code
+    assert refused(codes, code.display) == "not-signed-in"
 
 
-def test_a_code_lives_for_minutes(codes: Codes, clock: Clock) -> None:
+def test_a_code_lives_for_minutes(codes: PairingCodes, clock: Clock) -> None:
     code = codes.new("run")
     clock.now += CODE_SECONDS
     assert refused(codes, code.display) == "not-signed-in"
 
 
-def test_only_the_newest_codes_count(codes: Codes) -> None:
+def test_only_the_newest_codes_count(codes: PairingCodes) -> None:
     made = [codes.new("run") for _ in range(MAX_CODES + 1)]
     assert refused(codes, made[0].display) == "not-signed-in"
     assert codes.use(made[1].display, "one") == made[1]
 
 
-def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: Codes, clock: Clock) -> None:
+def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: PairingCodes, clock: Clock) -> None:
     code = codes.new("run")
     for _ in range(WRONG_FROM_ONE):
         assert refused(codes, "wrong") == "not-signed-in"
@@ -121,20 +89,11 @@ def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: Codes, clock:
     assert codes.use(fresh.display, "one") == fresh
 
 
-def test_the_log_does_not_have_the_code(codes: Codes, tmp_path: Path) -> None:
-    code = codes.new("admin")
-    files = [path.read_bytes() for path in tmp_path.iterdir() if path.is_file()]
-    assert files
-    assert not any(code.text.encode() in content or code.display.encode() in content for content in files)
-
-
-def test_a_code_of_a_device_that_was_revoked_is_refused(server: Any) -> None:
-    code = server.http.post("/api/pairing", json={"scope": "admin"}).json()["code"]
-    phone = httpx.post(f"{server.url}/api/pair", json={"code": code}).json()
-    theirs = httpx.post(f"{server.url}/api/pairing", headers={"Authorization": f"Bearer {phone['token']}"}).json()
-    assert server.http.delete(f"/api/devices/{phone['deviceId']}").status_code == 204
-    answer = httpx.post(f"{server.url}/api/pair", json={"code": theirs["code"]})
-    assert (answer.status_code, "revoked" in answer.json()["detail"]) == (401, True)
+def test_codes_of_a_revoked_device_are_void(codes: PairingCodes) -> None:
+    theirs, ours = codes.new("run", by="phone"), codes.new("run", by="local")
+    codes.void("phone")
+    assert refused(codes, theirs.display) == "not-signed-in"
+    assert codes.use(ours.display, "one") == ours
 
 
 def test_a_server_that_phones_can_reach_shows_a_qr_code(serve: Any) -> None:

@@ -23,12 +23,14 @@ from msgspec.structs import replace
 
 from stagedoor.cli import main as stagedoor
 from stagedoor.errors import SequenceConflict, StoreAway, StoreBroken, StoreTooNew, TooMany
+from stagedoor.service.config.settings import AgentSettings, Settings
 from stagedoor.service.journal import Journal
 from stagedoor.service.postgres import log_in, schema
 from stagedoor.service.postgres.address import DatabaseAddress
 from stagedoor.service.postgres.connections import Engine
 from stagedoor.service.postgres.hub import PostgresHub
 from stagedoor.service.postgres.log import PostgresStore
+from stagedoor.service.service import Service
 from stagedoor.service.store import Append, Fence, Query, Remember, Store, Sweep, Trim
 from stagedoor.service.views import Command
 from stagedoor.unified.decisions import Allow
@@ -408,7 +410,7 @@ def test_what_cannot_be_opened_says_what_to_do(url: str, change: dict[str, str],
     run(main())
 
 
-def test_a_worker_does_not_see_devices(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_worker_does_not_see_devices(url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     roles = [f"{name}_{uuid4().hex[:8]}" for name in ("door", "worker")]
 
     def as_role(name: str) -> str:
@@ -436,6 +438,9 @@ def test_a_worker_does_not_see_devices(url: str, capsys: pytest.CaptureFixture[s
                 with pytest.raises(StoreBroken, match=r"permission denied.*stagedoor log grant"):
                     await secret
             assert await store.records("s1", 500, 9) == records(501, 501)
+        settings = Settings(home=str(tmp_path), database=working, agents={"understudy": AgentSettings()})
+        async with Service(settings, role="worker") as service:
+            assert "agent:understudy" in service.worker.labels
 
     run(admin(*(f"CREATE ROLE {name} LOGIN" for name in roles)))
     try:

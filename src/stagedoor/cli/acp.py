@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         from ..catalog import agent
 
         agent(arguments.agent)  # raises for one that nobody knows, before an editor waits for it
-    if flags.local:
+    if flags.local or (flags.server is None and (flags.roots or flags.config is not None)):  # they count for this one
         return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
     address = flags.own_address()
     same = "true" if flags.server in (None, "local") else ""

@@ -219,13 +219,13 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
     address = opened.getsockname()[:2]
     async with listening(app, service.settings, opened) as server:
         with server_file(service.home, service.settings, address) as note:
-            await _greet(app.state.codes, service, note)
+            _greet(app.state.codes, service, note)
             server.serving.add_done_callback(lambda serving: stop.set())
             await stop.wait()
     return EXIT_SUCCESS
 
 
-async def _greet(codes: Any, service: Service, note: ServerFile) -> None:
+def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     """The address and how to connect. A link that pairs a device is for a person's eyes, never for a log."""
     from ..server.access.pairing import pairing_link
     from ..server.certificate import as_people_compare, own_fingerprint
@@ -233,7 +233,7 @@ async def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     from .pair import drawn
 
     if sys.stdout.isatty():
-        code = await codes.new("admin", "this machine")
+        code = codes.new("admin", "this machine")
         opening = f"{note.url}/#pair={code.display}   (works once, within five minutes)"
     else:
         opening = "run: stagedoor pair"
@@ -253,6 +253,6 @@ async def _greet(codes: Any, service: Service, note: ServerFile) -> None:
     if digest:
         print("Browsers warn about this certificate once: its SHA-256 fingerprint must be the one above.")
         if sys.stdout.isatty():
-            link = pairing_link(note.public, (await codes.new("run")).display, digest)
+            link = pairing_link(note.public, codes.new("run").display, digest)
             print(f"{drawn(link)}For a phone (once, within five minutes; stagedoor pair shows another).")
     print("Ctrl-C stops it.", flush=True)

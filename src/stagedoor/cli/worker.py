@@ -23,9 +23,8 @@ examples:
   stagedoor worker --database postgresql://worker@db/stagedoor --label gpu --label team:blue --seats 8
   stagedoor workers                                  (at a server) what each machine runs; drain or revoke one
 
-It runs the agents that are installed here, in the folders you name, and listens on no port. docs/machines.md takes a
-team from one machine to three.
-exit codes: 0 stopped · 2 could not start
+It runs the agents that are installed here, in the folders you name, and listens on no port. See docs/machines.md.
+exit codes: 0 stopped · 2 could not start, or was revoked
 """
 
 
@@ -106,10 +105,12 @@ async def _run(service: Service) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop_worker)
     async with service:
-        machine = service.machine
-        print(f"Stagedoor works as {machine.identity.name}")
-        print(f"  labels   {' '.join(machine.labels)}")
+        worker = service.worker
+        worker.on_revoked = stop.set
+        print(f"Stagedoor works as {worker.identity.name}")
+        print(f"  labels   {' '.join(worker.labels)}")
         print(f"  folders  {', '.join(service.settings.roots)}")
-        print("Ctrl-C stops it: what runs is ended, or goes on elsewhere.", flush=True)
+        print("Ctrl-C stops it: what runs is ended; open sessions wait until it is back.", flush=True)
         await stop.wait()
-    return EXIT_SUCCESS
+        revoked = worker.is_revoked
+    return EXIT_USAGE if revoked else EXIT_SUCCESS

@@ -13,7 +13,7 @@ VERBS = ("list", "drain", "undrain", "revoke")
 _HELP = {
     "drain": "give it nothing new; what it runs goes on",
     "undrain": "give it work again",
-    "revoke": "take everything from it at once, for good: its sessions go to others, or end",
+    "revoke": "take everything from it, for good: what runs there is interrupted",
 }
 
 

@@ -34,6 +34,8 @@ LOOK_AGAIN = 1.0
 PAGE = 500
 """Sessions that retention looks at together."""
 DAY = 86_400_000
+WORKERS = "workers"
+"""The topic that rings when a worker was drained, taken back or revoked."""
 SESSIONS = "sessions"
 """The topic that rings whenever anything about any session changes."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -20,8 +19,8 @@ from .config.keys import KEYS
 from .config.settings import Settings
 from .journal import Bell, Journal
 from .notify.receivers import push_row
-from .store import CommandDone, ConfigChange, Remember, Store
-from .views import By, Command, Device, IdempotentReply, UsageSum
+from .store import ConfigChange, Remember, Store
+from .views import By, Device, IdempotentReply, UsageSum
 
 DEVICES = "devices"
 """The topic that rings whenever a device was saved."""
@@ -128,6 +127,11 @@ class DeviceRows:
         """Rings when one was saved, at any door."""
         return self._hub.bell(DEVICES)
 
+    def learned(self, device: Device) -> None:
+        """Another door saved it."""
+        if device.revoked_at is not None:
+            self._revoked(device.id)
+
     async def choices(self, device_id: str) -> bytes | None:
         """What a device has chosen at a door, as that door stored it."""
         return await self._store.setting(_chosen(device_id))
@@ -138,35 +142,6 @@ class DeviceRows:
 
 def _chosen(device_id: str) -> str:
     return f"chosen by {device_id}"
-
-
-class PairingRows:
-    """``service.pairing``: one-time codes, by their hashes, which any door on the same log takes, and only one."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def put(self, code_hash: str, body: bytes, at: int) -> None:
-        await self._store.write(Command(id=str(uuid.uuid4()), kind=_PAIR, key=_code(code_hash), body=body, at=at))
-
-    async def take(self, code_hash: str) -> bytes | None:
-        """What was put with it, to the first who asks."""
-        found = await self._store.command_with(_code(code_hash))
-        if found is None or found.done or not await self._store.take(found.id, 1):
-            return None
-        await self._store.write(CommandDone(found.id))
-        return found.body
-
-    async def keep_newest(self, most: int) -> None:
-        for old in [one for one in await self._store.commands() if one.kind == _PAIR][:-most]:
-            await self._store.write(CommandDone(old.id))
-
-
-_PAIR = "pair"
-
-
-def _code(code_hash: str) -> str:
-    return f"pairing code {code_hash}"
 
 
 class ReplyRows:

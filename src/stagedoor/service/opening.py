@@ -264,7 +264,7 @@ def freedom(tier: Tier, approval: Approval | None) -> int:
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What an agent may know of ours: everything but what is meant for the server itself."""
-    return {name: value for name, value in env.items() if not name.startswith(OURS)}
+    return {name: value for name, value in env.items() if not name.startswith(OURS) and name != "PGPASSWORD"}
 
 
 def agent_named(name: str) -> str:

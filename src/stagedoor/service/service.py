@@ -18,7 +18,7 @@ from .agents import Agents
 from .config.settings import Settings
 from .identity import fresh_id
 from .journal import Bell, Hub, Journal, LocalHub, Upkeep
-from .ledger import AuditRows, ConfigChanges, DeviceRows, PairingRows, ReplyRows, UsageLedger
+from .ledger import AuditRows, ConfigChanges, DeviceRows, ReplyRows, UsageLedger
 from .machines import Machines
 from .machines.commands import CommandInbox, CommandOutbox, Placement
 from .machines.routing import Router, verb_groups
@@ -85,9 +85,10 @@ class Service:
         new_id: Callable[[], str] = fresh_id,
     ) -> None:
         self.settings = settings
+        self._role = role
         catalog.configure(settings.added_agents())
         self.home = Path(settings.home) if settings.home else home()
-        keep_secret(self.home, settings.tls_key)
+        keep_secret(self.home, settings.tls_key, settings.database_password_file)
         if store is None and settings.database:
             store, hub = log_in(
                 settings.database,
@@ -109,24 +110,25 @@ class Service:
         self.agents = Agents(settings)
         sessions = Sessions(journal, running, opening, self.agents, settings, self.home, now=now, new_id=new_id)
         questions = Questions(journal.store, running, opening, sessions.get, now=now, new_id=new_id)
-        self.machines = Machines(journal, now)
+        self.machines = Machines(journal, now, settings.lease)
         self._own_verbs = sessions, questions
         """The verbs as they are carried out in this process."""
         self.sessions, self.questions, self.workspaces = sessions, questions, sessions.workspaces
+        self._outbox: CommandOutbox | None = None
         self._inbox: CommandInbox | None = None
         if self._store.shared:  # whoever asks may be elsewhere than the session
-            outbox = CommandOutbox(journal, verb_groups(sessions, questions), now=now)
-            router = Router(outbox, Placement(journal, now), sessions.get)
+            self._outbox = outbox = CommandOutbox(journal, verb_groups(sessions, questions), now=now)
+            me = "" if role == "door" else running.worker.identity.id
+            router = Router(outbox, Placement(journal, now), sessions.get, lambda: me)
             self.sessions, self.questions = router.sessions(sessions), router.questions(questions)
             self.workspaces = router.workspaces(sessions.workspaces)
             if role != "door":
-                self._inbox = CommandInbox(journal, outbox.verbs, lambda: running.worker.identity.id)
+                self._inbox = CommandInbox(journal, outbox.verbs, lambda: running.worker.identity.id, now=now)
         self._upkeep = Upkeep(journal, settings.keep_days, now, sweep=sessions.undoing.sweep)
         self.events = Events(journal, sessions.get)
         self.stored = Past(journal, settings, now=now, new_id=new_id)
         self.usage = UsageLedger(self._store)
         self.audit = AuditRows(self._store, opening.audit.path)
-        self.pairing = PairingRows(self._store)
         self.replies = ReplyRows(self._store)
         self.notifications = Notifications(settings, running.counts, now=now)
         self.receivers = Receivers(self._store, settings, self.home, self.notifications)
@@ -145,7 +147,7 @@ class Service:
         self.notifications.start()
         try:
             await self._journal.hub.open()
-            await self.receivers.load()
+            await self.receivers.load(devices=self._role != "worker")  # whose role may not read them
             await self._changes.note(self.settings, self.policy_file)
             if self._inbox is not None:
                 ready = [f"agent:{view.agent}" for view in await self.agents.list() if view.enabled and view.installed]
@@ -163,6 +165,8 @@ class Service:
         self._running.refuse_work()
         if self._inbox is not None:
             await self._inbox.stop()
+        if self._outbox is not None:
+            await self._outbox.close()
         await self._upkeep.stop()
         await self._running.stop()
         await self._changes.finish()
@@ -182,7 +186,7 @@ class Service:
         return self._store.away
 
     @property
-    def machine(self) -> Worker:
+    def worker(self) -> Worker:
         """This process as a worker."""
         return self._running.worker
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import platform
 import time
 import uuid
@@ -23,7 +25,7 @@ from stagedoor.errors import NotAllowed, StoreError
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.whole_file import replace_file
 
-from .journal import Journal
+from .journal import WORKERS, Bell, Journal
 from .projection import MID_TURN
 from .store import Query
 from .views import SessionView, WorkerRow
@@ -99,6 +101,10 @@ class Worker:
         self._deadline = 0.0
         self._is_new = False
         self._tasks = TaskOwner()
+        self._lock: int | None = None
+        self.is_revoked = False
+        self.on_revoked: Callable[[], None] = lambda: None
+        """Called when it may not run anything any more."""
 
     @property
     def identity(self) -> WorkerIdentity:
@@ -119,6 +125,8 @@ class Worker:
     async def register(self) -> None:
         """Come as a new incarnation: whatever this worker held before is free, for it first of all."""
         store, identity = self._journal.store, self.identity
+        if store.shared:
+            self._lock_home()
         started = time.monotonic()
         self._incarnation = uuid.uuid4().hex
         row = WorkerRow(
@@ -150,6 +158,12 @@ class Worker:
     async def stop(self) -> None:
         """Others may take at once what is left."""
         await self._tasks.close()
+        try:
+            await self._leave()
+        finally:
+            self._unlock_home()
+
+    async def _leave(self) -> None:
         if self._incarnation and self._journal.store.shared:
             with contextlib.suppress(StoreError):
                 await self._journal.store.renew(self.identity.id, self._incarnation, 0)
@@ -198,12 +212,41 @@ class Worker:
         views = await store.sessions(Query(ended=False, limit=EVERYTHING))
         return [view for view in views if view.worker in gone and view.activity in MID_TURN]
 
+    def _lock_home(self) -> None:
+        """Two with the same id would take the lease from each other without end. It goes with the process."""
+        if self._lock is not None:
+            return
+        lock = os.open(self._home / f"{FILE_NAME}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            os.close(lock)
+            raise NotAllowed(
+                f"another Stagedoor with the home {self._home} runs sessions already; give this one a home of its own "
+                "(STAGEDOOR_HOME), or start it as a door (stagedoor serve --door)"
+            ) from fault
+        self._lock = lock
+
+    def _unlock_home(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
     def _until(self) -> int:
         return self._now() + int(self._lease * 1000) if self._journal.store.shared else FOREVER
 
     async def _hold(self) -> None:
-        while True:
-            await asyncio.sleep(RENEW_EVERY * self._lease)
+        bell = self._journal.hub.bell(WORKERS)
+        try:
+            await self._hold_on(bell)
+        finally:
+            bell.close()
+
+    async def _hold_on(self, bell: Bell) -> None:
+        while not self.is_revoked:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_EVERY * self._lease):
+                    await bell.rung()
             if await self._renewed():
                 with contextlib.suppress(StoreError):  # the next one to write finds out, and says it
                     await self._take()
@@ -232,7 +275,12 @@ class Worker:
             try:
                 await self.register()
                 await self._take()
-            except (StoreError, NotAllowed) as fault:
+            except NotAllowed as fault:
+                _log.error("%s", fault)
+                self.is_revoked = True
+                self.on_revoked()
+                return
+            except StoreError as fault:
                 _log.error("this worker cannot come back yet: %s", fault)
                 await asyncio.sleep(RENEW_EVERY * self._lease)
             else:

@@ -192,3 +192,18 @@ def test_trimming_leaves_the_last_record_and_says_where_it_begins(engine: Engine
         assert await store.records("s1", 0, 100) == records(max(first, 3), 12)
 
     on(engine, main)
+
+
+def test_nobody_takes_back_that_a_device_was_revoked(engine: Engine) -> None:
+    """A door that has not heard of it puts the device as it knows it."""
+
+    async def work(store: Store) -> None:
+        await store.write(DEVICE)
+        await store.write(replace(DEVICE, revoked_at=99))
+        await store.write(replace(DEVICE, seen_at=100))
+        assert await store.devices() == [replace(DEVICE, revoked_at=99)]
+        await store.write(replace(DEVICE, revoked_at=99, name='"revokedAt":null'))
+        await store.write(DEVICE)
+        assert [device.revoked_at for device in await store.devices()] == [99]
+
+    on(engine, work)

@@ -108,11 +108,6 @@ class Devices:
                 self._store_last_use(device)
         return caller
 
-    def is_known(self, device_id: str) -> bool:
-        """Whether it is paired and was not revoked, or is the administrator."""
-        device = self._devices.get(device_id)
-        return device_id == LOCAL or (device is not None and device.revoked_at is None)
-
     async def add(self, device_id: str, name: str, scope: Scope, dialect: str = "") -> tuple[Device, str]:
         """Pair a device. The token is returned this once and never again."""
         if sum(device.revoked_at is None for device in self._devices.values()) >= MAX_DEVICES:
@@ -197,6 +192,7 @@ class Devices:
         self._devices[device.id] = device
         if device.revoked_at is not None:
             self._end_visits(device.id)
+            self._rows.learned(device)
 
     def _end_visits(self, device_id: str) -> None:
         for visit in [visit for visit in self._visits if visit.device_id == device_id]:

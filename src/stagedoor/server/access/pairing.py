@@ -5,9 +5,7 @@ The code travels in the fragment of the link (``/#pair=CODE``), which browsers d
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import hashlib
+import hmac
 import io
 import logging
 import secrets
@@ -19,14 +17,12 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from stagedoor.dialects import DIALECTS
 from stagedoor.engine import milliseconds
-from stagedoor.service.ledger import PairingRows
 from stagedoor.service.service import Service
 from stagedoor.service.views import Device, Scope
 
@@ -57,8 +53,7 @@ class PairingCode(msgspec.Struct, frozen=True):
     text: str
     scope: Scope
     name: str
-    until: int
-    """In milliseconds."""
+    until: float
     by: str = ""
     dialect: str = ""
 
@@ -72,59 +67,53 @@ class PairingCodes:
     """One-time codes: short, for minutes, once, and not to be guessed.
 
     A code has nearly 40 bits and lives for five minutes. Wrong ones are counted, for each address and for all: with at
-    most ``WRONG_FROM_ALL`` of them in ``WINDOW`` seconds, guessing one takes longer than a human life. Any door on the
-    same log takes one; the log has only its hash, made so slowly that it outlives nobody's patience to reverse it.
+    most ``WRONG_FROM_ALL`` of them in ``WINDOW`` seconds, guessing one takes longer than a human life. They are in
+    memory only: a restart voids them all.
     """
 
-    def __init__(
-        self, rows: PairingRows, *, clock: Callable[[], float] = monotonic, now: Callable[[], int] = milliseconds
-    ) -> None:
-        self._rows = rows
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._now = now
+        self._codes: list[PairingCode] = []
         self._wrong: deque[tuple[float, str]] = deque(maxlen=WRONG_FROM_ALL)
 
-    async def new(self, scope: Scope, name: str = "", *, by: str = "", dialect: str = "") -> PairingCode:
+    def new(self, scope: Scope, name: str = "", *, by: str = "", dialect: str = "") -> PairingCode:
+        self._drop_old()
         text = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
-        code = PairingCode(text, scope, name, self._now() + int(CODE_SECONDS * 1000), by, dialect)
-        stored = msgspec.json.encode(replace(code, text=""))
-        await self._rows.put(await _hashed(text), stored, self._now())
-        await self._rows.keep_newest(MAX_CODES)
+        code = PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by, dialect)
+        self._codes = [*self._codes, code][-MAX_CODES:]
         return code
 
-    async def use(self, text: str, address: str) -> PairingCode:
+    def use(self, text: str, address: str) -> PairingCode:
         """The code, which cannot be used again. Raises ``RefusedRequest``."""
-        self._forget_old()
+        self._drop_old()
         if len(self._wrong) >= WRONG_FROM_ALL or sum(sender == address for _, sender in self._wrong) >= WRONG_FROM_ONE:
             raise RefusedRequest(
                 "too-many",
                 "too many wrong codes; wait five minutes, then run stagedoor pair for a new one",
                 headers=_LATER,
             )
-        self._wrong.append((self._clock(), address))  # before it is looked up: many at once are many guesses
-        entered = "".join(text.upper().split()).replace("-", "")
-        stored = await self._rows.take(await _hashed(entered))
-        code = None if stored is None else msgspec.json.decode(stored, type=PairingCode)
-        if code is None or code.until <= self._now():
+        entered = "".join(text.upper().split()).replace("-", "").encode(errors="replace")
+        match: PairingCode | None = None
+        for code in self._codes:
+            if hmac.compare_digest(code.text.encode(), entered):
+                match = code
+        if match is None:
+            self._wrong.append((self._clock(), address))
             raise RefusedRequest(
                 "not-signed-in", "this code is wrong, used or older than five minutes; run stagedoor pair for a new one"
             )
-        with contextlib.suppress(ValueError):
-            self._wrong.remove(next(one for one in reversed(self._wrong) if one[1] == address))
-        return replace(code, text=entered)
+        self._codes.remove(match)
+        return match
 
-    def _forget_old(self) -> None:
+    def void(self, by: str) -> None:
+        """Drop the codes that a device created; it was revoked."""
+        self._codes = [code for code in self._codes if code.by != by]
+
+    def _drop_old(self) -> None:
         now = self._clock()
+        self._codes = [code for code in self._codes if code.until > now]
         while self._wrong and self._wrong[0][0] + WINDOW <= now:
             self._wrong.popleft()
-
-
-async def _hashed(text: str) -> str:
-    """Somebody who reads the log could try all codes within five minutes, were each try not slow."""
-    digest = await asyncio.to_thread(
-        hashlib.scrypt, text.encode(errors="replace"), salt=b"stagedoor pairing", n=2**12, r=8, p=1, dklen=32
-    )
-    return digest.hex()
 
 
 DeviceDialect: TypeAlias = Annotated[str, Meta(max_length=80, extra_json_schema={"enum": ["", *DIALECTS]})]
@@ -220,7 +209,7 @@ class _PairingDoor:
         body = await _body(request)
         invite: InviteBody = as_type({} if body is msgspec.UNSET else body, InviteBody)
         check_dialect(invite.dialect or CANONICAL)
-        code = await self._codes.new(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
+        code = self._codes.new(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
         page = public_url(self._settings, request.scope)
         digest = own_fingerprint(self._settings, self._home)
         url = pairing_link(page, code.display, digest)
@@ -230,7 +219,7 @@ class _PairingDoor:
                 code=code.display,
                 url=url,
                 scope=code.scope,
-                expires_at=code.until,
+                expires_at=milliseconds() + int(CODE_SECONDS * 1000),
                 qr=_qr(url) if reachable else "",
                 reachable=reachable,
                 fingerprint=digest,
@@ -240,9 +229,7 @@ class _PairingDoor:
 
     async def pair(self, request: Request) -> Response:
         body: PairBody = as_type(await _body(request), PairBody)
-        code = await self._codes.use(body.code, request.client.host if request.client else "")
-        if code.by and not self._devices.is_known(code.by):
-            raise RefusedRequest("not-signed-in", "the device that made this code was revoked; run stagedoor pair")
+        code = self._codes.use(body.code, request.client.host if request.client else "")
         name = code.name or body.name.strip() or "a device"
         device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope, code.dialect)
         paired = Paired(device.id, device.name, device.scopes, None if body.cookie else token)
@@ -277,6 +264,7 @@ class _PairingDoor:
         if device_id != caller.device_id or device_id == LOCAL:
             demand(caller, "admin")
         await self._devices.revoke(device_id)
+        self._codes.void(device_id)
         _log.info("a device was revoked", extra={"device": device_id, "by": caller.device_id})
         response = Response(status_code=204)
         if device_id == caller.device_id:

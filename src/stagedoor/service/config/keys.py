@@ -304,7 +304,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         path="machine.lease",
         kind="number",
-        about="seconds after which the sessions of a silent machine go to others; the same on all machines",
+        about="seconds that a machine may be silent before it ends what it runs; the same on all machines",
         setting="lease",
     ),
     Key(

@@ -9,13 +9,11 @@ import msgspec
 
 from stagedoor.errors import SessionNotFound
 
-from ..journal import Journal
+from ..journal import WORKERS, Journal
 from ..store import Query
 from ..views import SessionView, State, WorkerRow
 
 MOST_LISTED = 1000
-WORKERS = "workers"
-"""The topic that rings when a worker was drained, undrained or revoked."""
 
 
 class RunningThere(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -45,9 +43,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Machines:
-    def __init__(self, journal: Journal, now: Callable[[], int]) -> None:
+    def __init__(self, journal: Journal, now: Callable[[], int], lease: float) -> None:
         self._journal = journal
         self._now = now
+        self._lease = int(lease * 1000)
 
     async def list(self) -> list[Machine]:
         """Those that can take work first, by name; revoked ones only while they still hold something."""
@@ -81,6 +80,11 @@ class Machines:
         self._journal.hub.ring(WORKERS)
         return self._machine(row, ())
 
+    def _last_seen(self, row: WorkerRow) -> int:
+        """It was there when it renewed its lease last."""
+        renewed, now = row.until - self._lease, self._now()
+        return max(row.seen_at, renewed) if renewed <= now else now
+
     def _machine(self, row: WorkerRow, views: Sequence[SessionView]) -> Machine:
         return Machine(
             id=row.id,
@@ -91,7 +95,7 @@ class Machines:
             draining=row.draining,
             revoked=row.revoked,
             away=row.until < self._now(),
-            seen_at=row.seen_at,
+            seen_at=self._last_seen(row),
             sessions=tuple(
                 RunningThere(id=view.id, agent=view.agent, title=view.title, state=view.state) for view in views
             ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import inspect
 import logging
 import time
@@ -36,8 +37,13 @@ GRACE = 20.0
 """Seconds that a session's machine may be away before a door stops waiting for it, or for one that takes over."""
 LOOK_EVERY = 2.0
 """Seconds after which it looks without having been rung for."""
+CLOSE_WITHIN = 5.0
+"""Seconds in which what nobody waits for is withdrawn when a door stops."""
 SWEEP_EVERY = 10.0
 """Seconds after which a worker looks for commands without having been rung for."""
+
+
+PASSING = frozenset({"TooMany", "WorkerAway", "StoreAway", "StoreBroken", "StagedoorError"})
 
 
 def topic_of(worker_id: str) -> str:
@@ -111,6 +117,7 @@ class CommandOutbox:
         self._journal = journal
         self._now = now
         self._patience = patience
+        self._tasks = TaskOwner()
         self._grace = grace
 
     async def to_owner(self, kind: str, view: SessionView, *args: Any, **named: Any) -> Any:
@@ -128,10 +135,11 @@ class CommandOutbox:
     async def _call(self, verb: Verb, worker_id: str, session_id: str, args: Any, named: Any, *, first: int) -> Any:
         seed = current_seed()
         body = msgspec.json.encode(_Call(msgspec.Raw(verb.encoded(*args, **named)), seed))
+        digest = hashlib.sha256(body).hexdigest()
         worker = await self._worker(worker_id)
         for number in count(first):
             command = Command(
-                id=id_below(f"{verb.kind} {number}"),
+                id=id_below(f"{verb.kind} {number} {digest}"),
                 kind=verb.kind,
                 session_id=session_id,
                 worker="" if session_id else worker_id,
@@ -139,18 +147,36 @@ class CommandOutbox:
                 at=self._now(),
             )
             bell = self._journal.hub.bell(command.id)
+            stored: Command | None = None
             try:
                 stored = await self._journal.store.put_command(command)
-                if stored.done and not stored.taken_epoch:
-                    continue  # of an earlier try of the same request, which nobody began
+                if stored.done and (not stored.taken_epoch or _is_passing(stored)):
+                    continue  # of an earlier try of the same request, which nobody began, or which was refused for now
                 self._journal.hub.ring(topic_of(worker_id))
                 outcome = await self._outcome(stored, bell.rung, worker_id, worker)
+            except asyncio.CancelledError:
+                self._tasks.start(self._withdraw(command))
+                raise
+            except StoreError as fault:
+                self._tasks.start(self._withdraw(command))
+                if stored is None:
+                    raise
+                raise UnknownOutcome(f"what came of this is not known: {fault}") from fault
             finally:
                 bell.close()
             if outcome.error:
                 raise _raised(outcome)
             return verb.decoded(outcome.value)
         raise AssertionError
+
+    async def close(self) -> None:
+        await self._tasks.finish(CLOSE_WITHIN)
+
+    async def _withdraw(self, command: Command) -> None:
+        """Nobody waits for it any more: it is not begun later, when nobody thinks of it."""
+        outcome = Outcome(error=UnknownOutcome.__name__, message="whoever sent this was gone before it was done")
+        with contextlib.suppress(StoreError):  # it is too old then, when somebody could take it
+            await self._journal.store.write(CommandDone(command.id, msgspec.json.encode(outcome)))
 
     async def _outcome(
         self, command: Command, rung: Callable[[], Awaitable[None]], worker_id: str, first: WorkerRow | None
@@ -170,7 +196,7 @@ class CommandOutbox:
             grace = self._grace if current.session_id and not current.taken_epoch else 0.0
             lost = current.taken_epoch and await self._life_is_over(current, first, owner)
             if lost or seen + grace < now or now > until:
-                await self._give_up(current, owner or first)
+                await self._give_up(current, owner or first, late=now > until)
                 continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
@@ -195,10 +221,14 @@ class CommandOutbox:
         view = await self._journal.store.session(command.session_id)
         return view is None or view.epoch != command.taken_epoch
 
-    async def _give_up(self, command: Command, worker: WorkerRow | None) -> None:
+    async def _give_up(self, command: Command, worker: WorkerRow | None, *, late: bool) -> None:
         """The first outcome holds: if it is being done at this very moment, that one counts."""
         name = "" if worker is None else f" {worker.name!r}"
-        if command.taken_epoch:
+        if command.taken_epoch and late:
+            words = f"the machine{name} has not said in {self._patience:g} seconds what came of this: look whether it "
+            words += "was done before you send it again"
+            outcome = Outcome(error=UnknownOutcome.__name__, message=words)
+        elif command.taken_epoch:
             words = f"the machine{name} stopped while it did this: look whether it was done before you send it again"
             outcome = Outcome(error=UnknownOutcome.__name__, message=words)
         else:
@@ -210,8 +240,11 @@ class CommandOutbox:
 class CommandInbox:
     """A worker's side: takes what is meant for it, and carries it out."""
 
-    def __init__(self, journal: Journal, verbs: Mapping[str, Verb], me: Callable[[], str]) -> None:
+    def __init__(
+        self, journal: Journal, verbs: Mapping[str, Verb], me: Callable[[], str], *, now: Callable[[], int]
+    ) -> None:
         self._journal = journal
+        self._now = now
         self._verbs = verbs
         self._me = me
         self._tasks = TaskOwner()
@@ -237,6 +270,8 @@ class CommandInbox:
 
     async def _look(self) -> None:
         for command in await self._journal.store.commands(worker=self._me()):
+            if command.at + int((PATIENCE + GRACE) * 1000) < self._now():
+                continue  # its door was killed: nobody waits for it
             if command.id not in self._under_way and not command.taken_epoch and command.kind in self._verbs:
                 self._under_way.add(command.id)
                 self._tasks.start(self._take(command))
@@ -296,9 +331,22 @@ class Placement:
         counts = await self._open_counts()
         return min(ready, key=lambda row: (counts[row.id] - row.seats, counts[row.id], row.name, row.id))
 
+    async def home_of(self, view: SessionView) -> str:
+        """The machine with its folder: whoever closed a session for one that was away does not have that."""
+        if not view.place:
+            return view.worker
+        rows = [row for row in await self._journal.store.workers() if view.place in row.labels]
+        rows.sort(key=lambda row: (row.id != view.worker, row.revoked, -row.until))
+        return rows[0].id if rows else view.worker
+
     async def _open_counts(self) -> Counter[str]:
         open_ones = await self._journal.store.sessions(Query(ended=False, limit=MOST_LISTED))
         return Counter(view.worker for view in open_ones)
+
+
+def _is_passing(command: Command) -> bool:
+    """Whether it was refused for a reason that may be gone by now."""
+    return msgspec.json.decode(command.outcome, type=Outcome).error in PASSING
 
 
 def _raised(outcome: Outcome) -> StagedoorError:

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from msgspec.structs import replace
+
 from stagedoor.errors import SessionNotFound, UnknownOutcome, WorkerAway
 
 from ..questions import Questions
@@ -87,8 +89,13 @@ class Routed:
 
 class Router:
     def __init__(
-        self, outbox: CommandOutbox, placement: Placement, get: Callable[[str], Awaitable[SessionView]]
+        self,
+        outbox: CommandOutbox,
+        placement: Placement,
+        get: Callable[[str], Awaitable[SessionView]],
+        me: Callable[[], str],
     ) -> None:
+        self._me = me
         self._outbox = outbox
         self._placement = placement
         self._get = get
@@ -116,7 +123,7 @@ class Router:
                 if question is None or named.get("session_id") not in (None, question.session_id):
                     raise SessionNotFound(f"question {question_id!r} not found")
                 for number in count(1):
-                    view = await self._get(question.session_id)
+                    view = await self._located(question.session_id)
                     try:
                         return await self._outbox.again(f"questions.{name}", view, number, question_id, *args, **named)
                     except UnknownOutcome:
@@ -133,23 +140,31 @@ class Router:
     def _by_session(self, group: str) -> dict[str, Callable[..., Awaitable[Any]]]:
         def routed(name: str) -> Callable[..., Awaitable[Any]]:
             async def call(session_id: str, *args: Any, **named: Any) -> Any:
-                view = await self._get(session_id)
+                view = await self._located(session_id)
                 kind = f"{group}.{name}"
                 if group == "sessions":
                     return await self._outbox.to_owner(kind, view, session_id, *args, **named)
                 # Its files are on that machine and on no other: nobody waits for one that takes over.
-                return await self._outbox.to_machine(kind, view.worker, session_id, *args, **named)
+                place = await self._placement.home_of(view)
+                if place == self._me():  # what is only looked at needs no row
+                    return await self._outbox.verbs[kind].method(session_id, *args, **named)
+                return await self._outbox.to_machine(kind, place, session_id, *args, **named)
 
             return call
 
         return {name: routed(name) for name in BY_SESSION[group]}
 
-    async def _changes(self, session_id: str, *, who: str = "") -> Any:
+    async def _located(self, session_id: str) -> SessionView:
+        """With the machine that must do it: its owner, else the one with its folder."""
         view = await self._get(session_id)
+        return replace(view, worker=await self._placement.home_of(view)) if view.ended or not view.worker else view
+
+    async def _changes(self, session_id: str, *, who: str = "") -> Any:
+        place = await self._placement.home_of(await self._get(session_id))
 
         def routed(name: str) -> Callable[..., Awaitable[Any]]:
             async def call(*args: Any, **named: Any) -> Any:
-                return await self._outbox.to_machine(f"git.{name}", view.worker, session_id, *args, who=who, **named)
+                return await self._outbox.to_machine(f"git.{name}", place, session_id, *args, who=who, **named)
 
             return call
 

@@ -115,12 +115,12 @@ class Receivers:
         self._writing = asyncio.Lock()
         self._tasks = TaskOwner()
 
-    async def load(self) -> None:
-        """From the log, at the start."""
+    async def load(self, *, devices: bool) -> None:
+        """From the log, at the start; ``devices``: browsers, too."""
         if (stored := await self._store.setting(ROW)) is not None:
             for row in msgspec.json.decode(stored, type=list[StoredReceiver]):
                 self._put_row(row)
-        for device in await self._store.devices():
+        for device in await self._store.devices() if devices else ():
             stored = None if device.revoked_at is not None else await self._store.setting(push_row(device.id))
             if stored is not None:
                 self._names[device.id] = device.name

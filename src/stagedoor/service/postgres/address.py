@@ -38,7 +38,12 @@ class DatabaseAddress:
         own = unquote(self._parts.password or "") or self._query.pop("password", "")
         self.has_password = bool(own)
         self._password = own or password or os.environ.get("PGPASSWORD", "")
-        hosts = (self._query.get("host") or unquote(self._parts.hostname or "")).split(",")
+        if "service" in self._query or os.environ.get("PGSERVICE"):
+            raise ConfigError("name the host of the database in its address, not a service (PGSERVICE)")
+        if self._query.get("host") and self._parts.hostname:
+            raise ConfigError(f"the address of the database {self.title} names two hosts; leave one out")
+        named = self._query.get("host") or unquote(self._parts.hostname or "") or os.environ.get("PGHOST", "")
+        hosts = named.split(",")
         self.is_local = all(_is_local(host) for host in hosts)
         self._context = None if all(host.startswith("/") or not host for host in hosts) else self._checked_tls()
 

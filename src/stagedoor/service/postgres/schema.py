@@ -1,8 +1,7 @@
 """The tables in PostgreSQL, and how an older form becomes a newer one while others may be using it.
 
 All of it is in the schema ``stagedoor``. Every step only adds (*expand*): servers and workers of the version before go
-on working beside those of this one. What nobody needs any more is removed by a later version (*contract*), together
-with ``OLDEST``, the first form whose programs may still be about.
+on working beside those of this one. What nobody needs any more is removed by a later version (*contract*).
 """
 
 from __future__ import annotations

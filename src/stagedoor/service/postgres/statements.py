@@ -109,7 +109,10 @@ ON CONFLICT(id) DO UPDATE SET session=excluded.session, queued=excluded.queued, 
 """
 _DEVICES = """
 INSERT INTO devices SELECT * FROM unnest($1::text[], $2::bytea[]) ON CONFLICT(id) DO UPDATE SET body=excluded.body
+WHERE position('"revokedAt":null' in convert_from(devices.body, 'UTF8'))>0
+OR position('"revokedAt":null' in convert_from(excluded.body, 'UTF8'))=0
 """
+"""Nobody takes back that one was revoked: a door that has not heard of it may put it as it was."""
 _REPLIES = """
 INSERT INTO done SELECT * FROM unnest($1::text[], $2::bigint[], $3::bytea[])
 ON CONFLICT(key) DO UPDATE SET at=excluded.at, body=excluded.body

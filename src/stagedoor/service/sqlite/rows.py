@@ -34,6 +34,12 @@ _VIEW = """
 INSERT INTO views VALUES(?,?,?,?,?,?) ON CONFLICT(n) DO UPDATE SET ended=excluded.ended, updated=excluded.updated,
 first=excluded.first, last=excluded.last, body=excluded.body
 """
+_DEVICE = """
+INSERT INTO devices VALUES(?,?) ON CONFLICT(id) DO UPDATE SET body=excluded.body
+WHERE instr(CAST(devices.body AS TEXT), '"revokedAt":null')>0
+OR instr(CAST(excluded.body AS TEXT), '"revokedAt":null')=0
+"""
+"""Nobody takes back that one was revoked: a door that has not heard of it may put it as it was."""
 _json = msgspec.json.encode
 _view = msgspec.json.Decoder(SessionView).decode
 
@@ -107,7 +113,7 @@ class Rows:
                 case TurnUsage():
                     put_turn(db, change)
                 case Device():
-                    db.execute("INSERT OR REPLACE INTO devices VALUES(?,?)", (change.id, _json(change)))
+                    db.execute(_DEVICE, (change.id, _json(change)))
                 case IdempotentReply():
                     db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
                 case Command():
