@@ -177,6 +177,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = deal(items, workers, group=_group, seconds=_seconds)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that collects garbage must find its own alone: what an earlier one forgot would be called its fault."""
+    module = item.getparent(pytest.Module)
+    if module is not None and hasattr(module.obj, "gc"):
+        let_go()
+
+
 def pytest_collection_finish() -> None:
     """What was imported and collected stays to the end: no collection of garbage needs to look at it again."""
     gc.collect()

@@ -645,7 +645,8 @@ def sandboxed(serve: Any, settings: Settings, agent: str, tries: list[Any], home
                 events = await client.run("Try it.", **config)
                 shown = events[0]["config"]
                 assert (shown["approvalMode"], shown["sandboxMode"]) == ("autoAll", "workspaceWrite")
-                assert len(of(events, "toolStarted")) == 2
+                # Of a command that its sandbox stops at once, Codex may tell the model alone.
+                assert len(of(events, "toolStarted")) in ((1, 2) if agent == "codex" else (2,))
                 assert (server.workspace / PROJECT / "inside").exists(), of(events, "toolCompleted")
 
         bounded(main)
