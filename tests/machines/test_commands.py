@@ -13,6 +13,7 @@ import pytest
 from stagedoor.errors import BadRequest, StagedoorError, TooMany, UnknownOutcome, WorkerAway
 from stagedoor.service.identity import fresh_id, ids_from
 from stagedoor.service.journal import Journal, LocalHub
+from stagedoor.service.machines import commands
 from stagedoor.service.machines.commands import CommandInbox, CommandOutbox, Placement
 from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.views import Command, SessionView, WorkerRow
@@ -171,7 +172,11 @@ def test_a_machine_that_is_away_is_named_and_what_nobody_began_can_be_sent_again
     play(tmp_path, work)
 
 
-def test_what_was_begun_in_a_life_that_ended_is_not_begun_again(tmp_path: Path) -> None:
+def test_what_was_begun_in_a_life_that_ended_is_not_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "FINISH_WITHIN", 0.0)
+
     async def work(made: Office) -> None:
         desk = made.desks["one"]
         desk.waits = asyncio.Event()
@@ -230,6 +235,7 @@ def test_what_a_door_left_long_ago_is_not_begun(tmp_path: Path) -> None:
         made.inboxes["one"].start()
         await made.outbox.to_owner("desk.write", await made.session(), "s", Note("b"))
         assert made.desks["one"].calls == ["s b 1"]
+        assert await made.store.commands(session_id="s") == [], "it does not stay for ever"
 
     play(tmp_path, work)
 

@@ -40,9 +40,15 @@ def main(argv: list[str]) -> int:
         from ..catalog import agent
 
         agent(arguments.agent)  # raises for one that nobody knows, before an editor waits for it
-    if flags.local or (flags.server is None and (flags.roots or flags.config is not None)):  # they count for this one
-        return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
     address = flags.own_address()
+    own_rules = flags.server is None and bool(flags.roots or flags.config is not None)
+    if own_rules and address is not None:
+        parser.error(
+            "a server runs with this home, and --root and --config do not count there: leave them out, or set "
+            "STAGEDOOR_HOME to another folder"
+        )
+    if flags.local or own_rules:
+        return run_on_streams(lambda lines: _serve_here(flags, lines, arguments.agent), flags.settings)
     same = "true" if flags.server in (None, "local") else ""
     if address is not None:
         return run_on_streams(

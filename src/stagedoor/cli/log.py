@@ -60,7 +60,7 @@ def _copy(source: str | None, target: str) -> int:
             raise
         from ..errors import ConfigError
 
-        raise ConfigError("a log in PostgreSQL needs one more package: pip install 'stagedoor[postgres]'") from fault
+        raise ConfigError("a log in PostgreSQL needs one more package: pip install asyncpg") from fault
     old = _place(source or str(home() / "log.db"))
     new = _place(target)
     copied: list[TableCopy] = asyncio.run(copy_log(old, new, progress=_progress))

@@ -39,11 +39,12 @@ LOOK_EVERY = 2.0
 """Seconds after which it looks without having been rung for."""
 CLOSE_WITHIN = 5.0
 """Seconds in which what nobody waits for is withdrawn when a door stops."""
+FINISH_WITHIN = 10.0
+"""Seconds that what a worker has taken has to come to its end when it stops."""
 SWEEP_EVERY = 10.0
 """Seconds after which a worker looks for commands without having been rung for."""
-
-
 PASSING = frozenset({"TooMany", "WorkerAway", "StoreAway", "StoreBroken", "StagedoorError"})
+"""Errors whose reason may be gone when the same request comes again."""
 
 
 def topic_of(worker_id: str) -> str:
@@ -57,6 +58,9 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     value: msgspec.Raw = msgspec.Raw(b"null")
     error: str = ""
     message: str = ""
+
+
+ABANDONED = Outcome(error=UnknownOutcome.__name__, message="whoever sent this was gone before it was done")
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -174,9 +178,8 @@ class CommandOutbox:
 
     async def _withdraw(self, command: Command) -> None:
         """Nobody waits for it any more: it is not begun later, when nobody thinks of it."""
-        outcome = Outcome(error=UnknownOutcome.__name__, message="whoever sent this was gone before it was done")
         with contextlib.suppress(StoreError):  # it is too old then, when somebody could take it
-            await self._journal.store.write(CommandDone(command.id, msgspec.json.encode(outcome)))
+            await self._journal.store.write(CommandDone(command.id, msgspec.json.encode(ABANDONED)))
 
     async def _outcome(
         self, command: Command, rung: Callable[[], Awaitable[None]], worker_id: str, first: WorkerRow | None
@@ -248,13 +251,17 @@ class CommandInbox:
         self._verbs = verbs
         self._me = me
         self._tasks = TaskOwner()
+        self._taking = TaskOwner()
         self._under_way: set[str] = set()
 
     def start(self) -> None:
         self._tasks.start(self._listen(), name="stagedoor commands")
 
     async def stop(self) -> None:
+        """What was taken comes to its end first: whoever waits for it is told."""
         await self._tasks.close()
+        await self._taking.finish(FINISH_WITHIN)
+        await self._taking.close()
 
     async def _listen(self) -> None:
         bell = self._journal.hub.bell(topic_of(self._me()))
@@ -270,11 +277,13 @@ class CommandInbox:
 
     async def _look(self) -> None:
         for command in await self._journal.store.commands(worker=self._me()):
-            if command.at + int((PATIENCE + GRACE) * 1000) < self._now():
-                continue  # its door was killed: nobody waits for it
-            if command.id not in self._under_way and not command.taken_epoch and command.kind in self._verbs:
-                self._under_way.add(command.id)
-                self._tasks.start(self._take(command))
+            if command.id in self._under_way or command.taken_epoch or command.kind not in self._verbs:
+                continue
+            if command.at + int((PATIENCE + GRACE) * 1000) < self._now():  # its door was killed: nobody waits for it
+                await self._journal.store.write(CommandDone(command.id, msgspec.json.encode(ABANDONED)))
+                continue
+            self._under_way.add(command.id)
+            self._taking.start(self._take(command))
 
     async def _take(self, command: Command) -> None:
         try:
@@ -316,7 +325,8 @@ class Placement:
         self._now = now
 
     async def choose(self, needs: tuple[str, ...]) -> WorkerRow:
-        """The one with most free seats among those that have all labels and take work. Raises ``WorkerAway``."""
+        """Of those that have all labels and take work, the one with the fewest open sessions for its seats. Raises
+        ``WorkerAway``."""
         rows = await self._journal.store.workers()
         able = [row for row in rows if not row.revoked and set(needs) <= set(row.labels)]
         ready = [row for row in able if not row.draining and row.until > self._now()]

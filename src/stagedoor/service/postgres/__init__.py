@@ -25,7 +25,7 @@ def log_in(url: str, *, password_file: str = "", durable: bool = False) -> tuple
     except ModuleNotFoundError as fault:
         if fault.name != "asyncpg":
             raise
-        raise ConfigError("a log in PostgreSQL needs one more package: pip install 'stagedoor[postgres]'") from fault
+        raise ConfigError("a log in PostgreSQL needs one more package: pip install asyncpg") from fault
     engine = Engine(address, durable=durable)
     return PostgresStore(engine), PostgresHub(engine)
 
