@@ -89,6 +89,7 @@ torture: $(VENV)/.dev  ## start a thousand daemons under each strategy of the gu
 
 postgres: $(VENV)/.dev  ## run the tests of the service and the server on a log in PostgreSQL, and all that is about it (20 minutes)
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/service/conformance tests/service/test_postgres.py tests/service/test_log_copy.py tests/server/test_database_away.py
+	STAGEDOOR_CHAOS=short $(BIN)/pytest -q -s tests/machines/test_chaos.py
 	STAGEDOOR_TEST_ENGINE=postgres $(BIN)/pytest -q -n $(WORKERS) --dist worksteal tests/service/test_*sessions.py tests/service/test_questions.py tests/service/test_waking.py tests/service/test_branches.py tests/service/test_policies.py tests/server/test_rest*.py tests/server/test_streams*.py tests/server/test_jsonrpc*.py
 
 compatibility: $(VENV)/.dev clis  ## run the live suite and write docs/compatibility.md

@@ -1,6 +1,6 @@
 """What must not grow: histories against a bare read, streams whose record is missing, memory, events through the log.
 
-    python -m bench.growth [--sessions 200] [--most-events 1000000]
+    python -m bench.growth [--sessions 500] [--most-events 1000000]
 
 Processor time, not the clock. ``<`` marks what falls short.
 """
@@ -67,7 +67,8 @@ def build_rollouts(home: Path, count: int) -> list[Path]:
     for number in range(count):
         name = f"0199{number:04x}-0000-7000-8000-00000000{number:04x}"
         meta = {"id": name, "timestamp": NOW, "cwd": "/work", "source": "cli", "base_instructions": {"text": block * 5}}
-        head = [line("session_meta", **meta), line("turn_context", model="m"), line("event_msg", type="user_message")]
+        prompt = line("event_msg", type="user_message", message=block[:200])
+        head = [line("session_meta", **meta), line("turn_context", model="m"), prompt]
         path = folder / f"rollout-2026-11-16T00-00-00-{name}.jsonl"
         path.write_text("\n".join(head) + "\n" + body, "utf-8")
         paths.append(path)
@@ -75,7 +76,7 @@ def build_rollouts(home: Path, count: int) -> list[Path]:
 
 
 def codex_history(count: int) -> None:
-    from stagedoor.agents.codex.history import list_sessions
+    from stagedoor.agents.codex import history
 
     with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         paths = build_rollouts(Path(folder), count)
@@ -84,10 +85,17 @@ def codex_history(count: int) -> None:
             for path in paths:
                 path.read_bytes()
 
+        def ours() -> None:
+            history.list_sessions("/work", home=folder)
+
         bare()
-        read = min(processor(bare) for _ in range(3))
-        first = processor(lambda: list_sessions("/work", home=folder))
-        again = min(processor(lambda: list_sessions("/work", home=folder)) for _ in range(3))
+        reads, firsts, repeats = list[float](), list[float](), list[float]()
+        for _ in range(3):  # by turns, so that a busy moment meets both
+            reads.append(processor(bare))
+            history._REMEMBERED.clear()
+            firsts.append(processor(ours))
+            repeats.append(processor(ours))
+        read, first, again = min(reads), min(firsts), min(repeats)
     print(f"Codex history, {count} sessions of 1 MB: × a bare read of them")
     print(f"  the first time {first / read:5.1f}{mark(first / read, 5)}\n  again          {again / read:5.1f}")
 
@@ -123,26 +131,26 @@ def gemini_lines() -> None:
 def gemini_waits() -> None:
     """How long the stream of ``gemini --acp`` is held up for the records of calls that never come."""
     from stagedoor.agents.acp.updates import SessionUpdate, ToolCallUpdate
-    from stagedoor.agents.gemini.acp import GeminiAcpSession
+    from stagedoor.agents.gemini.acp import detailed
     from stagedoor.agents.gemini.store import SessionFile
 
     async def held_up(calls: int, path: Path) -> float:
-        session = GeminiAcpSession.__new__(GeminiAcpSession)  # what it needs to read, without a program
-        session._file, session._missing = SessionFile(lambda: path), ""
+        file = SessionFile(lambda: path)
 
         async def received() -> AsyncIterator[tuple[bytes, SessionUpdate]]:
             for number in range(calls):
                 yield b"{}", SessionUpdate("s", ToolCallUpdate(f"call-{number}", status="completed"))
 
         begin = time.perf_counter()
-        async for _ in session._detailed(received()):
+        async for _ in detailed(received(), file.tool_details):
             pass
         return time.perf_counter() - begin
 
     with tempfile.TemporaryDirectory(prefix="stagedoor-bench-") as folder:
         path = Path(folder) / "session.jsonl"
         path.write_text("")
-        waits = [asyncio.run(held_up(calls, path)) for calls in CALLS]
+        # The best of five: a busy machine holds everybody up, and that is not what is measured here.
+        waits = [min(asyncio.run(held_up(calls, path)) for _ in range(5)) for calls in CALLS]
     shown = "".join(f"{wait:8.2f}" for wait in waits)
     print(f"Gemini acp, records missing, seconds that its stream waits at {CALLS} calls:{shown}{mark(waits[-1], 0.1)}")
 
@@ -239,7 +247,7 @@ def through_the_log(count: int = 32_000) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sessions", type=int, default=200)
+    parser.add_argument("--sessions", type=int, default=500)
     parser.add_argument("--most-events", type=int, default=EVENTS[-1])
     options = parser.parse_args()
     codex_history(options.sessions)

@@ -24,7 +24,7 @@ import hypothesis
 import pytest
 
 from tests.dealing import deal
-from tests.leftovers import has_failed, let_go, note_failure, watch_children
+from tests.leftovers import clear_mount_points, has_failed, let_go, note_failure, watch_children
 
 # A busy machine is no fault, and what failed once fails again: make test tries the same examples each time.
 hypothesis.settings.register_profile(
@@ -68,6 +68,7 @@ class Surroundings:
         self._real_home = Path("~").expanduser()
         self._before = self._agents_own()
         self._since: dict[str, str] = {}
+        self._excused: set[str] = set()
 
     def new_state_folder(self) -> Path:
         """Numbered here: pytest would read the names of thousands of folders for each test, to find the next number."""
@@ -75,15 +76,20 @@ class Surroundings:
         folder.mkdir(mode=0o700)
         return folder
 
-    def look(self, after: str) -> None:
-        self._since = {name: self._since.get(name, after) for name in self._leftovers()}
+    def look(self, after: str, *, has_failed: bool = False) -> None:
+        """What a failed test has left is no further fault: it was cut off before it could clear away."""
+        left = self._leftovers()
+        if has_failed:
+            self._excused.update(name for name in left if name not in self._since)
+        self._since = {name: self._since.get(name, after) for name in left}
 
     def complaints(self) -> list[str]:
         until = time.monotonic() + PATIENCE
-        while self._leftovers() and time.monotonic() < until:
+        while set(self._leftovers()) - self._excused and time.monotonic() < until:
             time.sleep(0.05)
         self.look("the last test")
-        return [f"{name}, first seen after {test}" for name, test in sorted(self._since.items())]
+        faults = sorted((name, test) for name, test in self._since.items() if name not in self._excused)
+        return [f"{name}, first seen after {test}" for name, test in faults]
 
     def _leftovers(self) -> list[str]:
         own = [str(path) for place in (self.home, self.temporary, self.cwd) for path in place.iterdir()]
@@ -101,6 +107,7 @@ class Surroundings:
 
 @pytest.fixture(scope="session")
 def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundings]:
+    clear_mount_points()
     folder = tmp_path_factory.mktemp("own").resolve()  # a short name: sockets need it
     found = Surroundings(folder, tmp_path_factory.getbasetemp())
     came_from, called = Path.cwd(), tempfile.tempdir
@@ -117,6 +124,12 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
     complaints = found.complaints()
     shutil.rmtree(folder, ignore_errors=True)
     assert not complaints, "\n".join(["the tests left something outside their temporary folders:", *complaints])
+
+
+@pytest.fixture
+def no_repository_above() -> None:
+    """The folders of a test that asks what belongs together are in no repository."""
+    clear_mount_points()
 
 
 @pytest.fixture(autouse=True)
@@ -152,7 +165,7 @@ def stagedoor_home(
     folder = surroundings.new_state_folder()
     monkeypatch.setenv("STAGEDOOR_HOME", str(folder))
     yield folder
-    surroundings.look(request.node.nodeid)
+    surroundings.look(request.node.nodeid, has_failed=has_failed(request.node))
 
 
 WAYS = [os.environ["STAGEDOOR_GUARD"]] if os.environ.get("STAGEDOOR_GUARD") else ["linux", "portable"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,8 @@ from tests.processes import command_lines, end_with_all_below, own_children
 
 PATIENCE = 60.0
 """How long what was abandoned may take to be cleared away."""
+MOUNT_POINTS = (".git", ".codex", ".agents", ".aws")
+"""What Codex covers (a test of its sessions holds the two together): every test would pay for an import of it."""
 FAILED = pytest.StashKey[bool]()
 
 
@@ -43,6 +47,14 @@ def watch_children(node: pytest.Item | pytest.Collector) -> Iterator[None]:
         if not has_failed(node):
             names = [f"{pid}: {lines.get(pid, '')[:300]}" for pid in left]
             pytest.fail("\n".join(["processes were left running, and have been ended:", *names]), pytrace=False)
+
+
+def clear_mount_points() -> None:
+    """Codex's sandbox puts empty folders of these names into the temporary folder. If it is killed while it starts they
+    stay there, and with a ``.git`` above them the folders of all tests would belong to one repository."""
+    for name in MOUNT_POINTS:
+        with contextlib.suppress(OSError):  # there is none, or it is somebody's, with something in it
+            Path("/tmp", name).rmdir()
 
 
 def let_go() -> None:

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 HAS_PROC = Path("/proc/self/stat").exists()
+_SETSID = "import os, sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])"
+SETSID = "setsid" if shutil.which("setsid") else shlex.join([sys.executable, "-c", _SETSID])
+"""What a shell writes before a command that runs in a process session of its own. A Mac has no program for it."""
 
 
 def is_running(pid: int) -> bool:

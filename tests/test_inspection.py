@@ -18,7 +18,10 @@ PROGRAMS = {
     "well": ("echo 'it 1.2.3'", {"version": "1.2.3", "signed_in": False, "problem": "no key", "fix": "set one"}),
     "mute": ("exit 1", {"problem": "{path} --version printed ''; is it the right program?"}),
     "hung": ("sleep 600", {"problem": "{path} did not answer within 3 s", "fix": "{path} --version"}),
-    "none": (None, {"problem": "it was not found; looked in {folder}. Install it or pass executable=."}),
+    "none": (
+        None,
+        {"problem": "it was not found. Install it, or name its file as the executable (looked in the PATH)"},
+    ),
 }
 
 

@@ -16,7 +16,7 @@ import stagedoor
 from stagedoor.transports.guard.processes import children, descendants
 from stagedoor.transports.process import LOST_GUARD
 from stagedoor.unified.events import Event
-from tests.processes import is_running
+from tests.processes import SETSID, is_running
 
 BOUND = 240.0
 
@@ -25,7 +25,7 @@ BOUND = 240.0
 @pytest.mark.parametrize("kill", ["guard", "keeper"])
 def test_the_session_ends_with_an_error_that_says_why(tmp_path: Path, kill: str) -> None:
     # One that stays in the session of the agent's shell, one that leaves it.
-    command = "setsid sleep 600 & sleep 600 & touch started; wait"
+    command = f"{SETSID} sleep 600 & sleep 600 & touch started; wait"
     prompt = json.dumps({"script": [[{"shell": command}], [{"say": "never"}]]})
     options: dict[str, Any] = {
         "cwd": str(tmp_path), "tier": "autonomous", "env": {"STAGEDOOR_UNDERSTUDY_HOME": str(tmp_path / "home")},

@@ -57,6 +57,15 @@ def test_links_lead_somewhere() -> None:
     assert [link for link in links if not link.startswith("http") and not (ROOT / link).exists()] == []
 
 
+def test_the_index_lists_every_page_of_the_docs_and_the_readme_leads_a_newcomer() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert linked == {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    headings = re.findall(r"^## (.+)$", README, re.MULTILINE)
+    assert headings[:4] == ["See it", "Use it", "Build on it", "Test it"]
+    assert "demo --real" in "\n".join(README.splitlines()[:25])  # what somebody sees without scrolling
+
+
 def test_every_target_the_readme_names_is_in_the_makefile() -> None:
     makefile = (ROOT / "Makefile").read_text()
     text = README + (ROOT / "CONTRIBUTING.md").read_text()

@@ -117,3 +117,37 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith(b'{"type":"done","agent":"codex"')
     assert b"recognized as codex --driver exec" in done.stderr
     assert b"3 lines: 3 translated, 0 without a unified meaning, 0 not recognized" in done.stderr
+
+
+OWN = {
+    "ours": (
+        b'{"type":"init","agent":"codex","sessionId":"s","seq":1,"model":"m"}\n'
+        b'{"type":"done","agent":"codex","sessionId":"s","seq":2,"status":"success"}\n',
+        (),
+        0,
+        "recognized as Stagedoor's own events",
+        2,
+    ),
+    "ours, with a mistake": (
+        b'{"type":"init","agent":"codex","sessionId":"s","seq":1}\nrubbish\n',
+        (),
+        2,
+        "line 2 is not one of Stagedoor's events",
+        1,
+    ),
+    "rubbish": (b"hello\nthere\n", (), 2, "no protocol was recognized: is this the output of an agent?", 0),
+    "other JSON": (b'{"name":"x","version":"1"}\n', (), 2, "no protocol was recognized", 0),
+    "rubbish of an agent": (b"hello\n", ("claude",), 1, "nothing in this recording could be understood", None),
+    "rubbish of a driver": (b"hello\n", ("codex", "--driver", "exec"), 1, "nothing in this recording", None),
+    "nothing": (b"", (), 2, "there is nothing on standard input", 0),
+    "a file": (b"", (__file__,), 2, f"read from standard input: stagedoor translate < {__file__}", 0),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_our_own_events_are_recognized_and_rubbish_is_refused(name: str, tmp_path: Path) -> None:
+    content, words, code, message, lines = OWN[name]
+    argv = [sys.executable, "-m", "stagedoor.cli", "translate", *words]
+    done = subprocess.run(argv, input=content, capture_output=True, check=False, cwd=tmp_path)
+    assert (done.returncode, message in done.stderr.decode()) == (code, True), done.stderr
+    assert lines is None or len(done.stdout.splitlines()) == lines

@@ -28,6 +28,10 @@ def test_leaks():
 
 def test_tidies_up():
     Path("relative").unlink()
+
+def test_is_cut_off():
+    tempfile.mkdtemp(prefix="excused-")
+    assert not "cut off"
 """
 
 

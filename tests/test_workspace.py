@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stagedoor.shadow_git.repository import read_own
 from stagedoor.unified.events import FileChange
 from stagedoor.workspace import WorkspaceChanges
 
@@ -184,3 +186,14 @@ def test_a_folder_that_ignores_itself_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "own" / "token").write_text("secret")
     (tmp_path / "seen").write_text("yes")
     assert [change.path for change in workspace.changes()] == ["seen"]
+
+
+def test_a_folder_in_the_place_of_a_file_of_gits_is_not_read_and_not_left_open(tmp_path: Path) -> None:
+    (tmp_path / "own" / ".gitignore").mkdir(parents=True)
+    opened = set(os.listdir("/dev/fd"))  # noqa: PTH208
+    assert read_own(tmp_path / "own", tmp_path, 10) is None
+    workspace = WorkspaceChanges(str(tmp_path))
+    assert workspace.begin()
+    assert set(os.listdir("/dev/fd")) <= opened  # noqa: PTH208
+    (tmp_path / "own" / "seen").write_text("yes")
+    assert [change.path for change in workspace.changes()] == ["own/seen"]

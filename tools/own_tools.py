@@ -1,10 +1,11 @@
 """Call every tool of an agent's own, one by one, and write down what became of it: a part of ``make contract``.
 
-    python -m tools.own_tools [--clis FOLDER] [--page] [AGENT …]
+    python -m tools.own_tools [--clis FOLDER] [--all] [--page] [AGENT[:DRIVER[:VERSION]] …]
 
 ``own_tools.yaml`` has a call for each tool, with an effect that can be seen from outside. It is made in five ways: in a
 dry run, where everybody who is asked says no, under a policy that denies all, with the tool on the list of those that
-are not allowed, and where everything may run (which shows that the call works). What is seen is kept in
+are not allowed, and where everything may run (which shows that the call works). ``--all`` plays the other drivers and
+the oldest accepted versions too; what is missing is installed into the folder. What is seen is kept in
 ``docs/own_tools.json`` and shown by ``docs/own-tools.md`` (``--page``: only write the page). The exit code is 1 when
 something happened that must not.
 """
@@ -18,6 +19,7 @@ import contextlib
 import json
 import re
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,12 +39,14 @@ from stagedoor.testing.contract.deeds import HOSTED_FETCH, HOSTED_SEARCH, SERVER
 from stagedoor.testing.contract.trial import SHARED
 from stagedoor.testing.environment import scripted_agents
 from stagedoor.testing.model import ScriptedModel, ScriptedRequest
-from stagedoor.testing.script import Reply, Script, ScriptedCall, native, say, shell, task
+from stagedoor.testing.script import Branch, Reply, Script, ScriptedCall, ToolOutcome, native, say, shell, task
+from tools.contract import program
 
 CALLS = Path(__file__).with_name("own_tools.yaml")
 RESULTS = Path("docs/own_tools.json")
 PAGE = Path("docs/own-tools.md")
 BOUND = 120.0
+LISTED = "Listed by the tool server"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
@@ -53,8 +57,11 @@ NOTEBOOK: dict[str, Any] = {
     "nbformat_minor": 5,
 }
 
-Does = Literal["nothing", "wrote", "visited", "read", "searched"]
-"""``searched``: the model was offered a tool that works at its vendor's."""
+Does = Literal["nothing", "wrote", "visited", "read", "listed", "called", "searched"]
+"""``listed``: the model was given the names that a tool server has. ``called``: a sub-agent asked its model.
+``searched``: the model was offered a tool that works at its vendor's."""
+SKILLS = (".claude", ".agents", ".gemini", ".qwen", ".kimi-code", ".copilot", ".config/opencode")
+"""Where the agents look for skills of the user's."""
 Way = Literal["dry-run", "all denied", "policy denies", "disallowed", "autonomous"]
 WAYS: dict[Way, dict[str, Any]] = {
     "dry-run": {"tier": "dry-run"},
@@ -73,7 +80,11 @@ class ToolTrial(msgspec.Struct, frozen=True):
     task: str = ""
     through: str = ""
     normalized: str = ""
+    number: str = ""
+    """A pattern for the number in what the call before it gave back, which is the ``{number}`` of this one."""
     does: Does = "nothing"
+    why: str = ""
+    """Why no effect can be seen, where none can."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,13 +102,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResults(msgspec.Struct, frozen=True, kw_only=True):
-    """All tools of one version."""
+    """All tools of one version, through one driver. ``unsupported``: the ways that the driver refuses before start."""
 
     agent: str
     driver: str
     version: str
     date: str
     tools: dict[str, dict[Way, Seen]]
+    unsupported: tuple[Way, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.agent, self.driver, self.version)
 
 
 def trials() -> dict[str, dict[str, ToolTrial]]:
@@ -117,6 +133,7 @@ class _Mark:
     def __init__(self, tool: str, workspace: Path, port: int) -> None:
         self.mark = "mark" + re.sub(r"\W", "", tool.replace("_", "")).lower() + secrets.token_hex(3)
         self.secret = f"secret {secrets.token_hex(8)}"
+        self.hidden = f"hidden{secrets.token_hex(8)}"
         self.folder = workspace / f"folder-{self.mark}"
         self.folder.mkdir()
         self.places = {
@@ -127,6 +144,7 @@ class _Mark:
             "image": self.folder / f"{self.mark}.png",
         }
         self.places["text"].write_text(f"{self.secret}\n")
+        (self.folder / f"{self.hidden}.md").write_text("x\n")
         self.places["other"].write_text("before\n")
         self.places["notebook"].write_text(json.dumps(NOTEBOOK))
         self.places["image"].write_bytes(PIXEL)
@@ -147,21 +165,33 @@ class _Mark:
             return [self.filled(one) for one in value]  # pyright: ignore[reportUnknownVariableType]
         return value
 
+    def plant_skill(self, home: Path) -> None:
+        """The model is told of it by its name; what it says is read by a call."""
+        for place in SKILLS:
+            skill = home / place / "skills" / self.mark / "SKILL.md"
+            skill.parent.mkdir(parents=True)
+            skill.write_text(f"---\nname: {self.mark}\ndescription: Try it.\n---\n{self.secret}\n")
+
     def done(self, workspace: Path, requests: list[ScriptedRequest], *, sees: bool) -> Iterator[Does]:
         """``sees``: the call is about the picture, which is the same for all."""
         made = any(self.mark in path.name for path in workspace.rglob("*") if self.folder not in (path, *path.parents))
         if made or any(self.places[name].read_bytes() != content for name, content in self._before.items()):
             yield "wrote"
         bodies = " ".join(json.dumps(request.body) for request in requests)
-        if self.secret in bodies or (sees and base64.b64encode(PIXEL).decode()[:40] in bodies):
+        given = " ".join(
+            one.output for request in requests for one in request.outcomes
+        )  # not what agents say of a folder
+        if self.secret in bodies or self.hidden in given or (sees and base64.b64encode(PIXEL).decode()[:40] in bodies):
             yield "read"
 
 
 class ToolPlayer:
     """One agent in one way, a turn for each of its tools."""
 
-    def __init__(self, agent: str, way: Way, folder: Path) -> None:
+    def __init__(self, agent: str, driver: str, executable: str, way: Way, folder: Path) -> None:
         self.agent = agent
+        self.driver = driver
+        self.executable = executable
         self.way: Way = way
         folder = folder.resolve()
         self.workspace, self.home, self.audit = folder / "workspace", folder / "home", folder / "audit.jsonl"
@@ -179,6 +209,9 @@ class ToolPlayer:
     async def play(self, tools: Mapping[str, ToolTrial]) -> dict[str, Seen]:
         async with self._listener() as port:
             marks = {tool: _Mark(tool, self.workspace, port) for tool in tools}
+            for tool, trial in tools.items():
+                if trial.does == "read" and "{mark}" in trial.input.values():
+                    marks[tool].plant_skill(self.home)
             routes: dict[str, Script] = {
                 _prompt(marks[tool]): [*_steps(tool, trial, marks[tool]), say("Done.")] for tool, trial in tools.items()
             }
@@ -189,14 +222,15 @@ class ToolPlayer:
                 options: dict[str, Any] = {
                     **WAYS[self.way],
                     "cwd": str(self.workspace),
-                    "env": setup.env,
+                    "driver": self.driver,
+                    "env": {**setup.env, "PATH": _path_with_ripgrep(setup.env["PATH"])},
                     "inherit_env": False,
                     "model": setup.model,
-                    "executable": str(find_cli(self.agent)),
+                    "executable": self.executable,
                     "mcp_servers": {SERVER: stagedoor.McpServer(command=sys.executable, args=words)},
-                    "can_use_tool": self._decide,
-                    "audit": str(self.audit),
                 }
+                if _asks(self.agent, self.driver):
+                    options |= {"can_use_tool": self._decide, "audit": str(self.audit)}
                 if self.way == "disallowed":
                     options["disallowed_tools"] = list(tools)
                 async with stagedoor.open(self.agent, **options) as session:
@@ -224,9 +258,14 @@ class ToolPlayer:
         does = list(mark.done(self.workspace, requests, sees="{image}" in trial.input.values()))
         if self.visits and "{url}" in str(trial.input):  # some go there encrypted, and cannot be understood
             does.append("visited")
+        if trial.does == "listed" and any(LISTED in json.dumps(request.body) for request in mine):
+            does.append("listed")
+        if trial.does == "called" and any(_is_below(request, mark) for request in requests):
+            does.append("called")
         if trial.does == "searched" and _searches(requests, mark, tool):
             does.append("searched")
-        offered = not any(request.unavailable for request in mine)
+        missing = {name for request in mine for name in request.unavailable}
+        offered = missing <= trial.before.keys()
         return Seen(does=tuple(does), asked=self.asked[tool], offered=offered, audit=self.audited[tool])
 
     def _decide(self, request: stagedoor.PermissionRequest) -> stagedoor.Allow | stagedoor.Deny:
@@ -249,8 +288,34 @@ class ToolPlayer:
             server.close()
 
 
+def _path_with_ripgrep(path: str) -> str:
+    """Some agents search with the machine's ``rg``, and would fetch one; Codex brings its own."""
+    if shutil.which("rg", path=path):
+        return path
+    codex = find_cli("codex")
+    if codex is None:
+        return path
+    brought = codex.parents[1].glob("@openai/codex-*/vendor/*/codex-path/rg")
+    return ":".join([path, *(str(one.parent) for one in brought)])
+
+
 def _prompt(mark: _Mark) -> str:
     return f"Try {mark.mark} now."
+
+
+def _is_below(request: ScriptedRequest, mark: _Mark) -> bool:
+    """Whether a sub-agent of this call asks."""
+    return request.route != _prompt(mark) and f"below {mark.mark}" in request.prompt
+
+
+def _numbered(tool: str, arguments: dict[str, Any], pattern: str) -> Branch:
+    def call(outcomes: list[ToolOutcome]) -> Reply:
+        found = re.search(pattern, outcomes[-1].output) if outcomes else None
+        number = found.group(1) if found else "0"
+        given = {key: int(number) if value == "{number}" else value for key, value in arguments.items()}
+        return native(tool, **given)
+
+    return call
 
 
 def _steps(tool: str, trial: ToolTrial, mark: _Mark) -> Iterator[Reply]:
@@ -259,6 +324,8 @@ def _steps(tool: str, trial: ToolTrial, mark: _Mark) -> Iterator[Reply]:
     arguments = mark.filled(dict(trial.input))
     if trial.task:
         yield task(f"Do {mark.mark} below", [shell(mark.filled(trial.task)), say("Below.")])
+    elif trial.number:
+        yield _numbered(tool, arguments, trial.number)
     elif trial.normalized:
         yield ScriptedCall(trial.normalized, arguments)
     elif trial.through:
@@ -283,38 +350,81 @@ def _searches(requests: list[ScriptedRequest], mark: _Mark, tool: str) -> bool:
 # ---------------------------------------------------------------------------------------------------------- judging
 
 
-def complaints(agent: str, tool: str, trial: ToolTrial, seen: Mapping[Way, Seen]) -> Iterator[str]:
-    control = next(one.control for one in catalog.agent(agent).tools if one.name == tool)
+def complaints(result: ToolResults, tool: str, trial: ToolTrial, seen: Mapping[Way, Seen]) -> Iterator[str]:
+    control = next(one.control for one in catalog.agent(result.agent).tools if one.name == tool)
+    agent = f"{result.agent} {result.driver} {result.version}"
     for way, one in seen.items():
-        acted = [does for does in one.does if does != "read"]
+        acted = [does for does in one.does if does not in ("read", "listed")]
         if way == "autonomous":
-            if trial.does not in (*one.does, "nothing"):
+            absent = not one.offered and result.key != usual(result.agent)  # an older version may not have it yet
+            if trial.does not in (*one.does, "nothing") and not absent:
                 yield f"{agent}, {tool}: it should have {trial.does}, and was seen to have done {one.words}"
-            if acted and acted != ["searched"] and control != "withheld" and "allow" not in one.audit:
+            audited = _asks(result.agent, result.driver) and control != "withheld" and acted != ["searched"]
+            if acted and audited and "allow" not in one.audit:
                 yield f"{agent}, {tool}, {way}: the audit does not say that it was allowed"
             continue
-        if acted:
+        by_rule = way in ("policy denies", "disallowed")
+        if acted and not (acted == ["called"] and control == "free" and not by_rule):
             yield f"{agent}, {tool}, {way}: {one.words}"
-        if "read" in one.does and (way == "disallowed" or control != "free"):
+        if "listed" in one.does and control != "free":
+            yield f"{agent}, {tool}, {way}: it listed"
+        if "read" in one.does and (by_rule or control != "free"):
             yield f"{agent}, {tool}, {way}: it read"
         # That a sub-agent is started may be allowed, though nothing of what it does is.
         if one.asked and ("deny" not in one.audit or ("allow" in one.audit and control != "free")):
             yield f"{agent}, {tool}, {way}: the audit says {', '.join(one.audit) or 'nothing'}"
 
 
-async def run(agent: str, ways: Iterable[Way] | None = None) -> ToolResults:
+def _asks(agent: str, driver: str) -> bool:
+    return catalog.agent(agent).drivers[driver].capabilities.permissions != "none"
+
+
+def usual(agent: str) -> tuple[str, str, str]:
+    """The driver that is used where none is named, in the version that ``make clis`` brings."""
     entry = catalog.agent(agent)
     assert entry.package is not None
+    return agent, entry.choose_driver(stagedoor.Options()), entry.package.version
+
+
+def accepted(agent: str) -> list[tuple[str, str, str]]:
+    """All drivers, in the usual and in the oldest accepted version; the usual one first."""
+    entry = catalog.agent(agent)
+    assert entry.versions is not None
+    first = usual(agent)
+    every = [(agent, driver, version) for version in (first[2], entry.versions.oldest) for driver in entry.drivers]
+    return list(dict.fromkeys([first, *every]))
+
+
+def chosen(names: list[str], *, everything: bool) -> list[tuple[str, str, str]]:
+    plays = [play for agent in scripted_agents() for play in (accepted(agent) if everything else [usual(agent)])]
+    if not names:
+        return plays
+    named = [":".join(play[:length]) for agent in scripted_agents() for play in accepted(agent) for length in (1, 2, 3)]
+    if unknown := set(names) - set(named):
+        raise SystemExit(f"there is no {', '.join(sorted(unknown))}: choose from {', '.join(dict.fromkeys(named))}")
+    every = [play for agent in scripted_agents() for play in accepted(agent)]
+    exact = [play for play in every if {":".join(play), ":".join(play[:2])} & set(names)]
+    return [play for play in every if play in exact or (play in plays and play[0] in names)]
+
+
+async def run(agent: str, driver: str, version: str, executable: str, ways: Iterable[Way] | None = None) -> ToolResults:
     tools = trials()[agent]
     seen: dict[str, dict[Way, Seen]] = {tool: {} for tool in tools}
-    chosen: Iterable[Way] = WAYS if ways is None else ways
-    for way in chosen:
+    unsupported: list[Way] = []
+    chosen_ways: Iterable[Way] = WAYS if ways is None else ways
+    for way in chosen_ways:
         with tempfile.TemporaryDirectory(prefix="stagedoor-tools-", dir=SHARED, ignore_cleanup_errors=True) as folder:
-            for tool, one in (await ToolPlayer(agent, way, Path(folder)).play(tools)).items():
+            try:
+                played = await ToolPlayer(agent, driver, executable, way, Path(folder)).play(tools)
+            except stagedoor.NotSupported:
+                unsupported.append(way)
+                continue
+            for tool, one in played.items():
                 seen[tool][way] = one
-    driver = entry.choose_driver(stagedoor.Options())
     date = time.strftime("%Y-%m-%d")
-    return ToolResults(agent=agent, driver=driver, version=entry.package.version, date=date, tools=seen)
+    return ToolResults(
+        agent=agent, driver=driver, version=version, date=date, tools=seen, unsupported=tuple(unsupported)
+    )
 
 
 def broken(results: Iterable[ToolResults]) -> list[str]:
@@ -323,7 +433,7 @@ def broken(results: Iterable[ToolResults]) -> list[str]:
         line
         for result in results
         for tool, seen in result.tools.items()
-        for line in complaints(result.agent, tool, every[result.agent][tool], seen)
+        for line in complaints(result, tool, every[result.agent][tool], seen)
     ]
 
 
@@ -348,7 +458,9 @@ compares the tables of tools with what the running programs offer their models.
 |---|---|
 | wrote | a file was made or changed |
 | visited | a server on this machine was called |
-| read | the content of a file went to the model |
+| read | the content of a file, or the names in a folder, went to the model |
+| listed | what a tool server has went to the model |
+| called | a sub-agent asked its model |
 | searched | the model was offered a search of its vendor, or one was asked for |
 | asked | `can_use_tool` was asked, and the audit has its answer |
 | nothing, not offered | nothing of this; the model was not even offered the tool |
@@ -357,34 +469,57 @@ compares the tables of tools with what the running programs offer their models.
 
 def page(results: Iterable[ToolResults]) -> str:
     lines = [INTRODUCTION]
-    for result in results:
-        tools = {tool.name: tool for tool in catalog.agent(result.agent).tools}
-        lines += [f"## {catalog.agent(result.agent).title}", ""]
+    by_key = {result.key: result for result in results}
+    for agent in scripted_agents():
+        if (result := by_key.get(usual(agent))) is None:
+            continue
+        tools = {tool.name: tool for tool in catalog.agent(agent).tools}
+        lines += [f"## {catalog.agent(agent).title}", ""]
         lines += [f"`{result.driver}`, version {result.version}, {result.date}:", ""]
         lines += [f"| tool | ours | reaches | {' | '.join(WAYS)} |", f"|---|---|---|{'---|' * len(WAYS)}"]
         for name, seen in result.tools.items():
             cells = " | ".join(seen[way].words for way in WAYS)
             lines.append(f"| `{name}` | `{tools[name].kind}` | {', '.join(tools[name].reaches)} | {cells} |")
+        unseen = [f"`{name}`: {trial.why}" for name, trial in trials()[agent].items() if trial.why]
+        lines += ["", "No effect of these can be seen from outside, where they run either:", ""] if unseen else []
+        lines += [f"- {line}." for line in unseen]
+        others = [by_key[key] for key in accepted(agent)[1:] if key in by_key]
+        lines += ["", "Also played:", ""] if others else []
+        lines += [f"- {_compared(other, result)}." for other in others]
         rest = [f"`{name}`" for name, tool in tools.items() if name not in result.tools and tool.control != "plumbing"]
         lines += ["", f"Not called: {', '.join(rest)}.", ""] if rest else [""]
     return "\n".join(lines)
 
 
+def _compared(other: ToolResults, shown: ToolResults) -> str:
+    """How another driver or version differs from the one in the table."""
+    differing = [
+        f"{way}, `{tool}`: {seen.words}"
+        for tool, ways in other.tools.items()
+        for way, seen in ways.items()
+        if seen.words != shown.tools[tool][way].words
+    ]
+    parts = [f"the same but for {'; '.join(differing)}" if differing else "the same"]
+    if other.unsupported:
+        parts.append(f"refused before start: {', '.join(other.unsupported)}")
+    return f"`{other.driver}`, version {other.version}, {other.date}: {'; '.join(parts)}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.own_tools", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="AGENT")
+    parser.add_argument("names", nargs="*", metavar="AGENT[:DRIVER[:VERSION]]")
+    parser.add_argument("--clis", type=Path, default=Path(".clis"))
+    parser.add_argument("--all", action="store_true", help="the other drivers and the oldest accepted versions too")
     parser.add_argument("--page", action="store_true", help="only write the page again")
     arguments = parser.parse_args()
-    results = {result.agent: result for result in load()}
     fresh: list[ToolResults] = []
-    names: list[str] = [] if arguments.page else list(arguments.names or scripted_agents())
-    for agent in names:
-        fresh.append(asyncio.run(run(agent)))
-        print(f"{agent}: {len(fresh[-1].tools)} tools", flush=True)
+    for agent, driver, version in [] if arguments.page else chosen(arguments.names, everything=arguments.all):
+        fresh.append(asyncio.run(run(agent, driver, version, program(agent, version, arguments.clis))))
+        print(f"{agent} {driver} {version}: {len(fresh[-1].tools)} tools", flush=True)
         for line in broken(fresh[-1:]):
             print(f"RED {line}", flush=True)
-    results |= {result.agent: result for result in fresh}
-    ordered = [results[agent] for agent in scripted_agents() if agent in results]
+    results = {result.key: result for result in (*load(), *fresh)}
+    ordered = [results[key] for agent in scripted_agents() for key in accepted(agent) if key in results]
     RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(ordered), indent=1) + b"\n")
     PAGE.write_text(page(ordered))
     return 1 if broken(fresh) else 0

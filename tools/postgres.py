@@ -58,7 +58,7 @@ def _version(install: Path) -> float:
         out = subprocess.run([install / "bin" / "postgres", "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as fault:
         raise NoPostgres(f"the binaries in {install} do not run here: {fault}") from fault
-    return float(out.stdout.split()[-1].partition("devel")[0].partition("beta")[0])
+    return float(out.stdout.split()[2].partition("devel")[0].partition("beta")[0])
 
 
 def _somebody() -> dict[str, Any]:

@@ -119,7 +119,7 @@ def _environment(scratch: Path) -> dict[str, str]:
 
 def _played(shot: Shot, folder: Path, env: dict[str, str]) -> str:
     descriptor, inside = pty.openpty()
-    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDE if shot.steps else WIDTH, 0, 0))
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDE, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "stagedoor.cli", *shot.words],
         cwd=folder,
@@ -197,7 +197,7 @@ def emulated(raw: str) -> list[str]:
     import pyte
 
     codes = {"red": "31", "green": "32", "brown": "33", "blue": "34", "magenta": "35", "cyan": "36"}
-    emulator = pyte.Screen(WIDE, HEIGHT)  # no scratch path is broken in two
+    emulator = pyte.Screen(WIDE, HEIGHT)  # as wide as its terminal: no path of today breaks a line
     pyte.Stream(emulator).feed(raw)
     lines: list[str] = []
     for number in range(HEIGHT):

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .unified.events import Plan as Plan
     from .unified.events import PlanItem as PlanItem
     from .unified.events import Retry as Retry
+    from .unified.events import ShownImage as ShownImage
     from .unified.events import Text as Text
     from .unified.events import TextDelta as TextDelta
     from .unified.events import Thinking as Thinking
@@ -109,8 +110,9 @@ _HOMES: dict[str, tuple[str, ...]] = {
     "unified.decisions": ("Allow", "Deny"),
     "unified.events": (
         "Done", "Error", "Event", "FileChange", "FilesRestored", "Init", "Notice", "PermissionRequest",
-        "PermissionResolved", "Plan", "PlanItem", "Retry", "Text", "TextDelta", "Thinking", "ThinkingDelta",
-        "ToolProgress", "ToolResult", "ToolUse", "TurnCompleted", "TurnStarted", "Unrecognized", "Usage", "UsageReport",
+        "PermissionResolved", "Plan", "PlanItem", "Retry", "ShownImage", "Text", "TextDelta", "Thinking",
+        "ThinkingDelta", "ToolProgress", "ToolResult", "ToolUse", "TurnCompleted", "TurnStarted", "Unrecognized",
+        "Usage", "UsageReport",
     ),
     "unified.options": ("McpServer", "OpenOptions", "Options"),
 }  # fmt: skip

@@ -208,8 +208,8 @@ def _with_policy(options: Options) -> Options:
     if options.policy is None:
         return replace(options, policy=policy)
     policy_of_caller = load_policy(Path(options.policy)) if isinstance(options.policy, str | Path) else options.policy
-    if not hasattr(policy_of_caller, "stacked_on"):
+    if not hasattr(policy_of_caller, "over_modes"):
         raise BadRequest(f"policy={policy_of_caller!r}: give the path of a policy file, or a Policy")
     approval = options.approval if options.tier == "dry-run" else "ask"
     file = options.remember_in or (str(options.policy) if isinstance(options.policy, str | Path) else None)
-    return replace(options, policy=policy_of_caller.stacked_on(policy), approval=approval, remember_in=file)
+    return replace(options, policy=policy_of_caller.over_modes(policy), approval=approval, remember_in=file)

@@ -19,12 +19,13 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from .drivers.agent import AnyDriver, NativeSession, Steerable
+from .drivers.offered_models import with_offered_models
 from .errors import LocalProtocolError, NotSupported, SessionEnded
 from .permissions.ground import ground_of, home_of
 from .permissions.questions import Judge, SessionQuestions
 from .register import Register, entry_of, home
 from .shadow_git.checkpoints import UndoResult
-from .transports.launch import Exited
+from .transports.launch import loss_of_guard
 from .transports.process import LOST_GUARD
 from .transports.programs import in_thread
 from .transports.relay import Relay
@@ -159,7 +160,7 @@ class SessionEngine:
 
     async def send(self, prompt: str) -> None:
         if self._grammar.is_done or self._closing is not None:
-            raise SessionEnded("the session has ended; open it again with resume= and its id")
+            raise SessionEnded("the session has ended; resume it by its id")
         if self._grammar.in_turn:
             raise LocalProtocolError("a turn is still running: read it to its end or call interrupt(), then send again")
         self._cut_short = None
@@ -277,7 +278,7 @@ class SessionEngine:
         if self._driver.settings is None:
             raise NotSupported(f"{self._agent} ({self._driver.name}) has no settings that can be changed in a session")
         if self._grammar.is_done or self._closing is not None:
-            raise SessionEnded("the session has ended; open it again with resume= and its id")
+            raise SessionEnded("the session has ended; resume it by its id")
         if self._native is None:
             raise LocalProtocolError("the agent has not started: it does with the first prompt")
         changed = await self._driver.settings.change(self._native, self._options, name, value)
@@ -391,7 +392,7 @@ class SessionEngine:
         try:
             async for batch in _batches(native):
                 self.native_id = native.session_id or self.native_id
-                at = _loss_of_guard(batch)
+                at = loss_of_guard(batch)
                 if at is not None and self._cut_short is None:
                     await self._publish(batch[:at])
                     self.emit(Error(kind="connection_failed", message=LOST_GUARD, fatal=True))
@@ -419,10 +420,12 @@ class SessionEngine:
                     # Others may speak while we look, and what was said before must come before.
                     await self.relay.publish(self._stamped(out))
                     out = await self._unreported(self._workspace)
-                if isinstance(event, FileChange) and not event.diff and event.after is None and self._workspace:
+                if type(event) is FileChange and not event.diff and event.after is None and self._workspace:
                     await self.relay.publish(self._stamped(out))
                     out = []
                     event = await self._detailed(event, self._workspace)
+                if type(event) is Error and self._native is not None:
+                    event = await with_offered_models(event, self._driver, self._native, self._options.model)
                 ordered = self._ordered(event, b"" if lines and (produced or kind in _PIECES) else raw)
                 flows = grammar.flows and not with_raw
                 produced = produced or bool(ordered)
@@ -463,45 +466,42 @@ class SessionEngine:
 
     def _take_note(self, event: Event) -> Event | None:
         """``event``, once this session knows of it what it has to know; ``None`` keeps it to itself."""
-        match event:
-            case ToolUse():
-                force_setattr(event, "risk", self._judge(event).risk)
-                if self._functions is not None:
-                    self._functions.observe(event)
-                if self._options.audit is not None and event.tool_use_id not in self._questioned_calls:
-                    self._unasked[event.tool_use_id] = event
-                if (expected := self._expected.get(event.tool_use_id)) is not None:
-                    expected.set()
-            case ToolResult():
-                if self._functions is not None:
-                    self._functions.observe(event)
-                if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
-                    self._record_unasked(call, event)
-            case FileChange():
-                event = inside(event, self._options.cwd)
-                self._reported_changes[event.path] = event
-            case UsageReport():
-                if self._over_budget(event):
-                    self._cut("max_budget")
-            case Unrecognized():
-                self.unrecognized += 1
-            case Error():
-                if event.fatal and self._cut_short is not None:
-                    return None  # it is our doing: how a program dies of it is no news
-            case TurnCompleted():
-                self._stop_timer()
-                if self._functions is not None:
-                    self._functions.cancel_calls()
-                if self._cut_short is not None:  # some agents call a turn that we cut short a success
-                    event = replace(event, status=self._cut_short)
-            case Init():
-                self.native_id = event.native_session_id or self.native_id
-                if not event.agent_version:
-                    force_setattr(event, "agent_version", self._agent_version)
-                self._describe(event)
-                self._register()
-            case _:
-                pass
+        if type(event) is ToolUse:
+            force_setattr(event, "risk", self._judge(event).risk)
+            if self._functions is not None:
+                self._functions.observe(event)
+            if self._options.audit is not None and event.tool_use_id not in self._questioned_calls:
+                self._unasked[event.tool_use_id] = event
+            if (expected := self._expected.get(event.tool_use_id)) is not None:
+                expected.set()
+        elif type(event) is ToolResult:
+            if self._functions is not None:
+                self._functions.observe(event)
+            if (call := self._unasked.pop(event.tool_use_id, None)) is not None:
+                self._record_unasked(call, event)
+        elif type(event) is FileChange:
+            event = inside(event, self._options.cwd)
+            self._reported_changes[event.path] = event
+        elif type(event) is UsageReport:
+            if self._over_budget(event):
+                self._cut("max_budget")
+        elif type(event) is Unrecognized:
+            self.unrecognized += 1
+        elif type(event) is Error:
+            if event.fatal and self._cut_short is not None:
+                return None  # it is our doing: how a program dies of it is no news
+        elif type(event) is TurnCompleted:
+            self._stop_timer()
+            if self._functions is not None:
+                self._functions.cancel_calls()
+            if self._cut_short is not None:  # some agents call a turn that we cut short a success
+                event = replace(event, status=self._cut_short)
+        elif type(event) is Init:
+            self.native_id = event.native_session_id or self.native_id
+            if not event.agent_version:
+                force_setattr(event, "agent_version", self._agent_version)
+            self._describe(event)
+            self._register()
         return event
 
     def _describe(self, init: Init) -> None:
@@ -557,7 +557,7 @@ class SessionEngine:
         self._tasks.start(self.interrupt())
 
     def _time_is_up(self, seconds: float) -> None:
-        message = f"the turn took longer than {seconds:g} s and was interrupted; raise timeout= if it needs more"
+        message = f"the turn took longer than {seconds:g} s and was interrupted; raise the timeout if it needs more"
         self.emit(Error(kind="timeout", message=message, fatal=True))
         self._cut("interrupted")
 
@@ -642,17 +642,6 @@ async def _batches(native: NativeSession) -> AsyncGenerator[Sequence[tuple[bytes
     else:
         async for pair in native.received:
             yield (pair,)
-
-
-def _loss_of_guard(batch: Sequence[tuple[bytes, Any]]) -> int | None:
-    """Where ``batch`` says that the program has lost its guard: among the last, which no message of its own caused."""
-    for at in range(len(batch) - 1, -1, -1):
-        message, event = batch[at]
-        if message:
-            return None
-        if type(event) is Exited:
-            return at if event.guard_was_killed else None
-    return None
 
 
 def _is_cancelled() -> bool:

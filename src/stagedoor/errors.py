@@ -38,6 +38,8 @@ StagedoorError
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class StagedoorError(Exception):
     """The root: ``except stagedoor.StagedoorError`` catches everything of ours and nothing else."""
@@ -182,3 +184,9 @@ class Fenced(StoreError):
 
 class SequenceConflict(StoreError):
     """A record does not follow the last one stored: nothing of the write was kept. The log itself is sound."""
+
+
+def unknown_model(model: str, offered: Sequence[str], provider: str = "") -> str:
+    """The one sentence about a model that an agent does not have."""
+    few = ", ".join(offered[:20]) + (" …" if len(offered) > 20 else "")
+    return f"unknown model {model!r}{f' of {provider}' if provider else ''}. Available: {few or 'none'}"

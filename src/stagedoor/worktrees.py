@@ -88,14 +88,17 @@ async def is_clean(repository: Path) -> bool:
     return await in_thread(look)
 
 
-async def add_worktree(cwd: Path, folder: Path, branch: str) -> Worktree:
-    """A worktree of the repository around ``cwd`` in ``folder``, on a new branch from the commit checked out now."""
-    return await in_thread(_add_worktree, cwd, folder, branch)
+async def add_worktree(cwd: Path, folder: Path, branch: str, start: str = "") -> Worktree:
+    """A worktree of the repository around ``cwd`` in ``folder``, on a new branch from the commit checked out now, or
+    from the last one of the branch ``start``."""
+    return await in_thread(_add_worktree, cwd, folder, branch, start)
 
 
-def _add_worktree(cwd: Path, folder: Path, branch: str) -> Worktree:
+def _add_worktree(cwd: Path, folder: Path, branch: str, start: str) -> Worktree:
     repository = _with_commit(cwd)
-    base = repository.head().commit
+    base = repository.commit_of(f"refs/heads/{start}") if start else repository.head().commit
+    if not base:
+        raise GitFailed(f"there is no branch {start!r}; there is: {', '.join(repository.branches())}")
     folder.parent.mkdir(parents=True, exist_ok=True)
     create_worktree(repository, folder, branch, base)
     place = folder / prefix_of(repository, cwd)

@@ -91,9 +91,9 @@ class Terminal:
             assert self._read(), f"{pattern!r} did not come before the end:\n{self.display}"
 
     def until_gone(self, words: str) -> None:
-        """Read until ``words`` no longer stand on the terminal."""
+        """Read until the prompt is last, without ``words`` below it: both are out of sight while lines are printed."""
         end = time.monotonic() + BOUND
-        while words in self.display:
+        while words in self.display or not self.display.rstrip().endswith("❯"):
             assert time.monotonic() < end, f"{words!r} stays:\n{self.display}"
             assert self._read(), f"{words!r} stays to the end:\n{self.display}"
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 SAY = '- say: "Hello, **you**."\n'
-RUNNING = "Ctrl-C interrupts"  # the status line of a turn
 NEW_LINE = "\x1b\r"
 
 
@@ -37,7 +36,7 @@ def test_many_turns_with_a_question_in_place_and_a_way_back(stagedoor: Any) -> N
     terminal.type("\x04")
     assert terminal.end() == 0
     assert log(stagedoor) == "first\n"
-    assert "allow? [y]es [n]o [a]lways in this session [e]dit yes\n" in terminal.display
+    assert "allow? [y]es [n]o [a]lways in this session yes\n" in terminal.display
     last = terminal.display.splitlines()[-1]
     assert last.startswith("to go on: stagedoor chat understudy --resume ")
     assert terminal.echoes()
@@ -75,11 +74,23 @@ def test_ctrl_c_ends_the_turn_and_gives_back_what_waited(stagedoor: Any) -> None
     terminal.until_display("waits: ")
     terminal.type("\x03")
     terminal.until_display('\n❯ - say: "Later."')  # in the editor again, and not sent
-    assert "interrupted · " in terminal.display
+    terminal.until_display("interrupted · ")
     terminal.type("\r")
     terminal.until_display("\nLater.")
     terminal.type("\x04")
     assert terminal.end() == 0
+
+
+def test_what_is_sent_after_ctrl_c_follows_the_stopped_turn(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("chat", "understudy", "--tier", "autonomous")
+    terminal.until_display("❯")
+    terminal.type("- shell: touch begun; sleep 300\r")
+    terminal.until_display("touch begun; sleep 300 ")
+    terminal.type("\x03" + typed(SAY))  # read at once: the line is sent while the turn still ends
+    terminal.until_display("Hello, you.")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    assert terminal.display.index("interrupted · ") < terminal.display.index('\n❯ - say: "Hello')
 
 
 def test_ctrl_c_ends_a_question(stagedoor: Any) -> None:
@@ -130,11 +141,13 @@ def test_what_is_typed_survives_a_question(stagedoor: Any) -> None:
 
 
 COMMANDS = {
-    "/mode": "mode: Ask",
+    "/mode": "mode: Accept edits",
+    "/mode ask": "mode: Ask",
+    "/mode accept edits": "mode: Accept edits",
     "/mode full auto": "mode: Full auto",
-    "/mode nonsense": "unknown mode 'nonsense'. Available: read-only, ask, full-auto",
+    "/mode nonsense": "unknown mode 'nonsense'. Available: read-only, ask, accept-edits, full-auto",
     "/model": "model: the default",
-    "/model other": "model: other",
+    "/model other": "model: other · the agent checks the name with your next message",
     "/diff": "no changes",
     "/help": "Alt-Enter, Ctrl-J",
     "/agents": "understudy",
@@ -145,6 +158,8 @@ COMMANDS = {
 
 def test_commands(stagedoor: Any) -> None:
     stagedoor.repository()
+    (stagedoor.workspace / "a.txt").write_text("changed before the chat\n")
+    (stagedoor.workspace / "new.txt").write_text("new before the chat\n")
     terminal = stagedoor.terminal("chat", "understudy")
     terminal.until_display("❯")
     for command, answer in COMMANDS.items():
@@ -157,11 +172,14 @@ def test_commands(stagedoor: Any) -> None:
 
 def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     stagedoor.repository()
+    (stagedoor.workspace / "a.txt").write_text("changed before the chat\n")
     terminal = stagedoor.terminal("chat", "understudy", "--approval", "ask")
     terminal.until_display("❯")
     terminal.type(typed(SAY))
     terminal.until_display("Hello, you.")
     terminal.until_display("tokens")
+    terminal.type("/model nonsense\r")
+    terminal.until_display("unknown model 'nonsense'. Available: understudy")
     terminal.type("/mode full-auto\r")
     terminal.until_display("mode: Full auto")
     terminal.type(typed('- shell: echo first >> log\n- say: "Done without a question."\n'))
@@ -169,7 +187,7 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     terminal.type("/diff\r")
     terminal.until_display("1 file changed · +1 −0")
     assert log(stagedoor) == "first\n"
-    terminal.until_gone(RUNNING)
+    terminal.until_display("240 tokens")  # the turn has ended; the line that says it runs may be out of sight before
     terminal.type("/undo\r")
     terminal.until_display("restored 1 file as before turn 2")
     terminal.type("/diff\r")
@@ -178,6 +196,20 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     assert terminal.end() == 0
     assert "allow?" not in terminal.text
     assert log(stagedoor) == ""
+
+
+def test_an_unknown_model_is_said_once_and_another_can_be_chosen(stagedoor: Any) -> None:
+    terminal = stagedoor.terminal("chat", "understudy")
+    terminal.until_display("❯")
+    terminal.type("/model nonsense\r" + typed(SAY))
+    terminal.until_display("/model NAME chooses another model; ↑ brings your message back")
+    assert terminal.display.count("unknown model 'nonsense'. Available: understudy") == 1
+    terminal.type("/model understudy\r")
+    terminal.until_display("model: understudy")
+    terminal.type(typed(SAY))
+    terminal.until_display("\nHello, you.")
+    terminal.type("\x04")
+    assert terminal.end() == 0
 
 
 def test_files_and_commands_are_completed(stagedoor: Any) -> None:
@@ -205,7 +237,7 @@ def test_lines_of_earlier_chats_come_back(stagedoor: Any) -> None:
         terminal = stagedoor.terminal("chat", "understudy")
         terminal.until_display("❯")
         terminal.type(keys)
-        terminal.until_display("mode: Ask")
+        terminal.until_display("mode: Accept edits")
         terminal.type("\x04")
         assert terminal.end() == 0
     [history] = stagedoor.home.rglob("chat_history")

@@ -164,8 +164,12 @@ def test_sessions_are_listed_searched_shown_and_exported(stagedoor: Any) -> None
 
 def test_a_session_is_resumed_by_the_beginning_of_its_id(stagedoor: Any) -> None:
     stagedoor.run("run", "understudy", "- say: One.\n")
-    done = stagedoor.run("sessions", "resume", "last", "--quiet", "- say: Two.\n")
-    assert (done.stdout, done.returncode) == ("Two.\n", 0)
+    done = stagedoor.run("sessions", "resume", "last", "--quiet", "-", "say:", "Two words.")
+    assert (done.stdout, done.returncode) == ("Two words.\n", 0)
+    for words in ((), ("",)):
+        nothing = stagedoor.run("sessions", "resume", "last", *words)
+        assert (nothing.stdout, nothing.returncode) == ("", 2)
+        assert "prompt" in nothing.stderr
     assert len(stagedoor.run("sessions", "--json").stdout.splitlines()) == 1
 
 

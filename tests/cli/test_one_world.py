@@ -210,7 +210,7 @@ def test_two_terminals_and_a_device_share_a_session(stagedoor: Any, server: Serv
     stagedoor.repository()
     first = stagedoor.terminal("chat", "understudy", "--approval", "ask")
     first.until_display("❯")
-    assert "· in the server ·" in first.display
+    assert "· in the server ·" in " ".join(first.display.split())  # a long folder breaks the line
     first.type(typed(ASK))
     first.until_display("allow?")
     [session] = server.sessions()
@@ -246,6 +246,8 @@ def test_two_terminals_and_a_device_share_a_session(stagedoor: Any, server: Serv
     first.until_gone("Ctrl-C interrupts")
     first.type("/undo 2\r")
     first.until_display("restored 1 file as before turn 2")
+    first.type("/model nonsense\r")
+    first.until_display("unknown model 'nonsense'. Available: understudy")
     first.type("/mode read-only\r")
     first.until_display("mode: Read-only")
     first.type("\x04")
@@ -267,6 +269,22 @@ def test_a_session_that_has_ended_is_continued(stagedoor: Any, server: Server) -
     terminal.type("\x04")
     assert terminal.end() == 0
     assert [view["parentId"] for view in server.sessions()] == [session["id"], None]
+
+
+def test_a_session_that_never_began_is_not_in_the_way(stagedoor: Any, server: Server) -> None:
+    terminal = stagedoor.terminal("chat", "understudy")
+    terminal.until_display("in the server")
+    terminal.type("/model nonsense\r" + typed(SAY))
+    terminal.until_display("/model NAME chooses another model")
+    assert terminal.display.count("unknown model 'nonsense'. Available: understudy") == 1
+    terminal.type("/model understudy\r" + typed(SAY))  # read at once: the session that failed may still be ending
+    terminal.until_display("\nHello, you.")
+    terminal.type("/model nonsense\r")
+    terminal.until_display("\nunknown model 'nonsense'. Available: understudy")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+    going_on = terminal.display.splitlines()[-1].split()[-1]
+    assert [one["model"] for one in server.sessions() if one["id"] == going_on] == ["understudy"]
 
 
 def test_attach_needs_a_server_and_a_session(stagedoor: Any) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from stagedoor.cli.command import as_flags
+
 HELLO = "- say: Hello there.\n"
 
 
@@ -76,7 +78,7 @@ USAGE = {
     "empty prompt": (["run", "understudy", " "], "the prompt is empty"),
     "no such folder": (["run", "understudy", "x", "--cwd", "nowhere"], "directory 'nowhere' not found"),
     "dialect without json": (["run", "understudy", "x", "--dialect", "ues"], "--dialect needs --json"),
-    "not supported": (["run", "understudy", "x", "--max-turns", "3"], "does not support max_turns"),
+    "not supported": (["run", "understudy", "x", "--max-turns", "3"], "does not support --max-turns"),
     "no such driver": (["run", "understudy", "x", "--driver", "telepathy"], "has no driver 'telepathy'"),
     "bad schema": (["run", "understudy", "x", "--output-schema", "{nonsense"], "not valid JSON"),
     "bad env": (["run", "understudy", "x", "--env", "NAME"], "must be NAME=VALUE"),
@@ -84,10 +86,41 @@ USAGE = {
     "no such tier": (["run", "understudy", "x", "--tier", "wild"], " (see stagedoor run --help)"),
     "no such flag": (["run", "understudy", "x", "--modle", "m"], "--modle m: did you mean --mode or --model?"),
     "a flag as a value": (["run", "understudy", "x", "--extra-arg", "--fast"], "joined to it: --extra-arg=--value"),
-    "no such time": (["run", "understudy", "x", "--timeout", "-4"], "timeout=-4.0: give a number above 0"),
-    "a copy of nothing": (["run", "understudy", "x", "--fork"], "name it with resume="),
+    "no such time": (["run", "understudy", "x", "--timeout", "-4"], "--timeout -4.0: give a number above 0"),
+    "a copy of nothing": (["run", "understudy", "x", "--fork"], "name it with --resume"),
     "no policy": (["run", "understudy", "x", "--policy", "none.yaml"], "policy file none.yaml not found"),
 }
+
+
+def test_a_prompt_needs_no_quotes(stagedoor: Any) -> None:
+    done = stagedoor.run("run", "understudy", "-", "say:", "Hello,", "you.", "--quiet")
+    assert (done.stdout, done.returncode) == ("Hello, you.\n", 0)
+
+
+SENTENCES = {
+    "use tier='dry-run' with confine='read-only'": "use --tier dry-run with --confine read-only",
+    "fork=True copies a session: name it with resume=": "--fork copies a session: name it with --resume",
+    "raise timeout=, or leave max_turns out": "raise --timeout, or leave --max-turns out",
+    "timeout=-4.0: give a number": "--timeout -4.0: give a number",
+    "extra_args=('-c', 'x=1') asks for them": "extra_args=('-c', 'x=1') asks for them",
+    "MODE=x, can_use_tool= and other_words stay": "MODE=x, can_use_tool= and other_words stay",
+}
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_errors_name_flags(sentence: str) -> None:
+    assert as_flags(sentence) == SENTENCES[sentence]
+
+
+def test_what_the_demo_has_installed_is_found(stagedoor: Any) -> None:
+    """Behind what is on the PATH: here nothing has that name."""
+    env = {"STAGEDOOR_STATE_HOME": str(stagedoor.home / "state")}
+    program = stagedoor.home / "state" / "clis" / "node_modules" / ".bin" / "qwen"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 1.2.3\n")
+    program.chmod(0o755)
+    done = stagedoor.run("agents", "qwen", "--json", env=env)
+    assert json.loads(done.stdout)["executable"] == str(program)
 
 
 @pytest.mark.parametrize("name", USAGE)

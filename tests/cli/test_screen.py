@@ -12,11 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stagedoor.api import Task
-from stagedoor.cli.output import EventLines, ago, plain, summary, table
 from stagedoor.cli.parallel import AgentRun, comparison
-from stagedoor.cli.questions import Keyboard, answer_agent, describe, questions_in, visible
-from stagedoor.cli.screen import MarkdownBlocks
+from stagedoor.cli.terminal.output import EventLines, ago, plain, summary, table, width, wrapped
+from stagedoor.cli.terminal.questions import (
+    Keyboard,
+    TerminalQuestions,
+    answer_agent,
+    describe,
+    questions_in,
+    visible,
+)
+from stagedoor.cli.terminal.screen import MarkdownBlocks
 from stagedoor.transcript import clean
+from stagedoor.unified.capabilities import Capabilities
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import (
     Done,
@@ -99,7 +107,9 @@ LINES = [
         ],
         "✗ shell make exit 2\n    no rule\n",
     ),
-    ([Error(kind="timeout", message="too late", fatal=True)], "error (timeout): too late\n"),
+    ([Error(kind="timeout", message="too late", fatal=True)], "error (timed out): too late\n"),
+    ([Error(kind="unknown", message="no reason", fatal=True)], "error: no reason\n"),
+    ([Error(kind="model_not_found", message="Unknown model 'x'", fatal=True)], "error: Unknown model 'x'\n"),
 ]
 
 
@@ -255,6 +265,110 @@ def test_questions_of_the_agent_are_answered_by_number(name: str) -> None:
     written: list[str] = []
     assert asyncio.run(answer_agent(request, cast("Keyboard", Typing(*keys)), written.append, plain)) == decision
     assert "? Which colour?\n    1 Red\n    2 Blue\n" in "".join(written)
+
+
+class AtTerminal(Typing):
+    """The same, with the terminal it is at."""
+
+    columns = 30
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def forget(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+    def answered(self, request_id: str) -> None: ...
+    async def wait_until_shown(self, request_id: str) -> None: ...
+
+
+OFFERED: dict[str, tuple[Capabilities, str, tuple[str, ...], Allow | Deny]] = {
+    "an edited call": (
+        Capabilities(edit_input=True, deny_message=True),
+        "[y]es [n]o [e]dit",
+        ("s", "e", "ls -l"),
+        Allow(updated_input={"command": "ls -l"}),
+    ),
+    "nothing changed": (Capabilities(edit_input=True), "[y]es [n]o [e]dit", ("e", "ls", "y"), Allow()),
+    "words with a no": (
+        Capabilities(deny_message=True),
+        "[y]es [n]o [s]ay what instead",
+        ("e", "s", "", "s", "use find"),
+        Deny("the user wants this instead: use find"),
+    ),
+    "neither": (Capabilities(), "[y]es [n]o ", ("e", "s", "n"), Deny("the user refused this call")),
+}
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_only_answers_with_an_effect_are_offered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    capabilities, offer, keys, decision = OFFERED[name]
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    typing, written = AtTerminal(*keys), list[str]()
+    questions = TerminalQuestions(cast("Keyboard", typing), typing, written.append, plain, capabilities=capabilities)
+    request = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "ls"})
+    assert asyncio.run(questions(request)) == decision
+    assert f"  allow? {offer}" in "".join(written)
+    assert "".join(written).count("allow?") == len([key for key in keys if len(key) == 1])
+
+
+def test_edit_opens_the_editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\ncp "$1" {tmp_path}/seen\necho \'touch other\' > "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    typing = AtTerminal("e")
+    capabilities = Capabilities(edit_input=True)
+    questions = TerminalQuestions(cast("Keyboard", typing), typing, lambda text: None, plain, capabilities=capabilities)
+    request = PermissionRequest(request_id="1", tool_name="shell", operation="execute", input={"command": "touch made"})
+    assert asyncio.run(questions(request)) == Allow(updated_input={"command": "touch other"})
+    assert (tmp_path / "seen").read_text() == "touch made"
+
+
+def test_a_long_question_is_cut_only_where_an_editor_shows_the_rest() -> None:
+    content = "".join(f"{number}\n" for number in range(200))
+    request = PermissionRequest(request_id="1", tool_name="write_file", operation="write", input={"content": content})
+    assert describe(request, plain).endswith("    +199\n")
+    assert describe(request, plain, shortened=True).endswith("    +79\n    … 120 more lines: [e]dit shows all\n")
+
+
+WRAPPED = [
+    ("one two three", 20, "one two three"),
+    ("one two three", 8, "one two\nthree"),
+    ("    $ one two three", 12, "    $ one\n      two\n      three"),
+    ("    + one two three", 12, "    + one\n    two\n    three"),
+    ("unbreakable word", 6, "unbrea\nkable\nword"),
+    ("\x1b[2m  one two\x1b[0m three", 9, "\x1b[2m  one two\x1b[0m\n  three"),
+    ("漢字 漢字 漢字", 9, "漢字 漢字\n漢字"),
+    ("two\nlines", 5, "two\nlines"),
+    ("", 5, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "columns", "lines"), WRAPPED)
+def test_lines_break_between_words(text: str, columns: int, lines: str) -> None:
+    assert wrapped(text, columns) == lines
+
+
+@given(text=st.text(alphabet="ab \n\t漢$", max_size=80), columns=st.integers(4, 20))
+def test_no_line_is_too_long_and_no_word_is_lost(text: str, columns: int) -> None:
+    lines = wrapped(text, columns).split("\n")
+    assert all(width(line) <= columns for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_a_table_fits_a_narrow_terminal() -> None:
+    rows = [("claude", "2 s", ("bad", "not signed in: run it once")), ("codex", "12 s", "ready")]
+    made = table(["agent", "first event", "status"], rows, columns=34)
+    assert made.splitlines() == [
+        "agent   first  status",
+        "        event",
+        "──────  ─────  ───────────────────",
+        "claude  2 s    not signed in: run",
+        "               it once",
+        "codex   12 s   ready",
+    ]
 
 
 def test_a_secret_is_typed_unseen() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stagedoor.cli.questions import rule_text
+from stagedoor.cli.terminal.questions import rule_text
 from tests.processes import is_running
 
 ASK_TWICE = '- shell: echo first >> log\n- shell: echo first >> log\n- say: "Over, **done**."\n'
@@ -79,14 +79,17 @@ def test_keys_typed_before_the_question_are_no_answer(stagedoor: Any) -> None:
     assert not (stagedoor.workspace / "made").exists()
 
 
-def test_edit_denies_where_a_call_cannot_be_changed(stagedoor: Any) -> None:
+def test_what_has_no_effect_is_not_offered(stagedoor: Any) -> None:
+    """This agent takes no changed call, and no words with a no."""
     terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", "- shell: rm log\n- say: Over.\n")
     terminal.until("allow?")
+    assert "allow? [y]es [n]o [a]lways in this session " in terminal.text
+    length = len(terminal.text)
     terminal.type("e")
-    terminal.until("> rm log")
-    terminal.type("\x15ls\r")
+    terminal.until("allow?", after=length)
+    terminal.type("n")
     assert terminal.end() == 0
-    assert "this agent cannot take an edited call: it is denied, send your text as the next prompt" in terminal.screen
+    assert "[e]dit" not in terminal.text
     assert "⊘ shell rm log" in terminal.screen
 
 
@@ -98,20 +101,6 @@ def test_the_audit_log_says_that_a_person_decided(stagedoor: Any) -> None:
     assert "allowed by" not in terminal.text  # the answer stands behind the question already
     [line] = stagedoor.run("audit", "show", "--json").stdout.splitlines()
     assert json.loads(line)["entry"]["by"] == "person"
-
-
-def test_edit_opens_the_editor(stagedoor: Any, tmp_path: Path) -> None:
-    editor = tmp_path / "editor"
-    editor.write_text('#!/bin/sh\ncp "$1" seen\necho \'touch other\' > "$1"\n')
-    editor.chmod(0o755)
-    terminal = stagedoor.terminal(
-        "run", "understudy", "--approval", "ask", "- shell: touch made\n- say: Over.\n", env={"EDITOR": str(editor)}
-    )
-    terminal.until("allow?")
-    terminal.type("e")
-    assert terminal.end() == 0
-    assert (stagedoor.workspace / "seen").read_text() == "touch made"
-    assert not (stagedoor.workspace / "made").exists()
 
 
 def test_ctrl_c_interrupts_the_turn(stagedoor: Any) -> None:
@@ -171,14 +160,16 @@ def test_always_is_written_to_a_policy(stagedoor: Any) -> None:
     words = ("run", "understudy", "--approval", "ask", "--remember-in", "mine.yaml", ASK_TWICE)
     terminal = stagedoor.terminal(*words)
     terminal.until("allow?")
-    assert "[a]lways [e]dit" in terminal.text
-    shown = [line.strip() for line in terminal.text.splitlines() if "always: " in line]
+    assert "[y]es [n]o [a]lways " in terminal.text
+    asked = terminal.text[terminal.text.index("always: ") : terminal.text.index("allow?")]
+    shown = [f"always: {rule}" for rule in " ".join(asked.split()).split("always: ")[1:]]
+    shown = [rule.strip() for rule in shown]
     terminal.type("a")
     assert terminal.end() == 0
     rules = yaml.safe_load((stagedoor.workspace / "mine.yaml").read_text())["rules"]
     folder = stagedoor.workspace
     assert shown == [
-        f"always: allow · tool shell · command echo first · folder {folder} · risk low, medium",
+        f"always: allow · tool shell · command echo first >> log · folder {folder} · risk low, medium",
         f"always: allow · tool shell · operation write · path {folder}/log · risk low, medium",
     ]
     assert sorted(f"always: {rule_text(rule)}" for rule in rules) == sorted(shown)
@@ -192,7 +183,8 @@ def test_what_cannot_be_remembered_is_not_offered(stagedoor: Any) -> None:
     terminal = stagedoor.terminal("run", "understudy", "--approval", "ask", script)
     terminal.until("allow?")
     assert "cannot be remembered" in terminal.text
-    assert "[y]es [n]o [e]dit" in terminal.text
+    assert "[y]es [n]o " in terminal.text
+    assert "[a]lways" not in terminal.text
     length = len(terminal.text)
     terminal.type("a")
     terminal.until("allow?", after=length)

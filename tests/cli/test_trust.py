@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from stagedoor import catalog
-from stagedoor.cli.questions import Keyboard
+from stagedoor.cli.terminal.questions import Keyboard
 from stagedoor.cli.trust import ask_for_trust, configured_trust, main
 from stagedoor.trust.record import TrustRecord
+
+pytestmark = pytest.mark.usefixtures("no_repository_above")
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from stagedoor.agents.codex import (
     Decline,
     Question,
     SandboxMode,
+    sessions,
 )
 from stagedoor.agents.codex.config import DriverName
 from stagedoor.agents.codex.events import (
@@ -74,6 +75,8 @@ from stagedoor.testing.clis import find_cli
 from stagedoor.testing.environment import Environment
 from stagedoor.testing.model import ScriptedModel
 from stagedoor.testing.script import Script, mcp, native, say, shell, task, write_file
+from stagedoor.transports.guard.processes import strategy
+from stagedoor.transports.guard.strategies import LINUX
 from stagedoor.transports.launch import Exited
 from stagedoor.transports.relay import LIMIT
 from stagedoor.transports.versions import numbers_of
@@ -296,6 +299,8 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
 
         await session.send("wait")
         await until(session.events, ItemStartedNotification, lambda e: isinstance(e.item, CommandExecutionThreadItem))
+        while marker not in map(str.strip, running(marker)):  # what is stopped while it starts, Codex may leave running
+            await asyncio.sleep(0.02)
         await session.interrupt()
         await wait_until_gone(marker)
         assert [path.name for path in cwd.iterdir()] == [".git"]
@@ -308,6 +313,34 @@ def test_app_server_interrupt_mid_text_and_mid_command(tmp_path: Path, cwd: Path
 
     script: Script = [say(["word "] * 400, pause=0.05), shell(f"({marker}; true) & {marker}"), say("Awake.")]
     play(tmp_path, cwd, script, scene)
+
+
+STARTS = 4
+
+
+@pytest.mark.skipif(strategy() != LINUX, reason="only Linux has sandboxes that outlive their parent")
+def test_app_server_ends_a_command_whose_sandbox_was_starting(
+    tmp_path: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Codex kills what it started; what was between two steps of the sandbox's start then has no parent any more."""
+    monkeypatch.setattr(sessions, "INTERRUPT_BOUND", BOUND)  # a server that is only slow is not to be stopped
+    markers = [f"sleep 98{uuid.uuid4().int % 10**7:07d}" for _ in range(STARTS)]
+
+    async def scene(stage: Stage) -> None:
+        config = CodexSessionConfig(driver="app-server", sandbox_mode=SandboxMode.WORKSPACE_WRITE)
+        session = await stage.client.create_session("wait", config)
+        assert isinstance(session, CodexThread)
+        for number, marker in enumerate(markers):
+            if number:
+                await session.send("wait")
+            while not running(marker):  # its sandbox, at whatever step it is
+                await asyncio.sleep(0.002)
+            await session.interrupt()
+            await wait_until_gone(marker)
+        assert [path.name for path in cwd.iterdir()] == [".git"]
+        await session.close()
+
+    play(tmp_path, cwd, [shell(f"({marker}; true) & {marker}") for marker in markers], scene)
 
 
 def test_app_server_questions_close_with_the_turn_and_late_answers_are_refused(tmp_path: Path, cwd: Path) -> None:

@@ -22,6 +22,7 @@ from acp import schema
 
 from stagedoor.testing import Script, ScriptedModel, find_cli, say, shell
 from stagedoor.testing.clis import path_with_node, proven_packages
+from tests.processes import is_running
 from tools.clis import FOLDER, editor_packages
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -60,9 +61,9 @@ class Stage:
         else:
             played = model.environment(agent, cwd=self.project, home=folder / "agent-home")
             config["agents"][agent] = {"command": str(find_cli(agent)), "env": played.env, "model": played.model}
-        self.config = folder / "config.yaml"
-        self.config.write_text(json.dumps(config))  # JSON is YAML
-        self.command = [sys.executable, "-m", "stagedoor.cli", "acp", "--config", str(self.config)]
+        (folder / "stagedoor").mkdir(mode=0o700)
+        (folder / "stagedoor" / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
+        self.command = [sys.executable, "-m", "stagedoor.cli", "acp"]
 
     def check(self, said: str, questions: list[str]) -> None:
         assert (self.project / "made.txt").read_text() == "from the agent\n"
@@ -210,7 +211,7 @@ async def _killed_and_loaded(stage: Stage, victim: str) -> None:
             command = int(file.read_text())
             server = json.loads((stage.folder / "stagedoor" / "shared.json").read_text())["pid"]
             os.kill(process.pid if victim == "stagedoor acp" else server, signal.SIGKILL)
-            while any(map(alive, (command, process.pid, server))):
+            while any(map(is_running, (command, process.pid, server))):
                 await asyncio.sleep(0.05)
             turn.cancel()
         again = Editor()
@@ -221,11 +222,3 @@ async def _killed_and_loaded(stage: Stage, victim: str) -> None:
             assert answer.stop_reason == "end_turn"
             while not again.text.startswith("First.") or "Again." not in again.text:
                 await asyncio.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and was not collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False

@@ -13,7 +13,7 @@ import pytest
 from stagedoor.drivers.confinement import _ours
 from stagedoor.errors import LaunchError, NotAllowed
 from stagedoor.machine import names
-from stagedoor.machine.beneath import open_beneath
+from stagedoor.machine.beneath import open_beneath, regular_file
 from stagedoor.machine.folders import user_folder, user_folders
 from stagedoor.machine.names import is_beneath, short_name
 from stagedoor.permissions.paths import Ground, locate
@@ -171,3 +171,19 @@ def test_a_workspace_is_the_same_by_both_names_of_a_mac(workspace: str, monkeypa
         "/private/var/db/x": "system",
     }
     assert {path: locate(path, [workspace], ground).place for path in places} == places
+
+
+def test_only_a_regular_file_is_read_and_what_is_none_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, content in (("file", b"content"), ("folder", None), ("pipe", None)):
+        descriptor = os.open(tmp_path / name, os.O_RDONLY | os.O_NONBLOCK)
+        file = regular_file(descriptor)
+        if file is not None:
+            with file:
+                assert file.read() == content
+        else:
+            assert content is None
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

@@ -6,12 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from stagedoor import errors
 from stagedoor.errors import BadRequest, StagedoorError, TooMany, UnknownOutcome, WorkerAway
-from stagedoor.service.identity import fresh_id, ids_from
+from stagedoor.server.problems import kind_of
+from stagedoor.server.rest.idempotency import is_final
+from stagedoor.service.identity import fresh_id, ids_from, note_caller
 from stagedoor.service.journal import Journal, LocalHub
 from stagedoor.service.machines import commands
 from stagedoor.service.machines.commands import CommandInbox, CommandOutbox, Placement
@@ -49,6 +54,9 @@ class Desk:
     async def break_down(self, session_id: str) -> None:
         raise ZeroDivisionError("oh")
 
+    async def look(self, session_id: str, letters: int = 1) -> str:
+        return "x" * letters
+
     async def wait(self, session_id: str) -> str:
         self.calls.append("wait")
         assert self.waits is not None
@@ -56,7 +64,7 @@ class Desk:
         return "waited"
 
 
-VERBS = ("write", "refuse", "be_full", "break_down", "wait")
+VERBS = ("write", "refuse", "be_full", "break_down", "look", "wait")
 
 
 class Office:
@@ -67,7 +75,8 @@ class Office:
         self.hub = LocalHub()
         self.journal = Journal(store, self.hub)
         self.desks = {"one": Desk(), "two": Desk()}
-        self.outbox = CommandOutbox(self.journal, {"desk": (Desk(), VERBS)}, now=lambda: NOW, grace=grace)
+        groups: dict[str, tuple[object, tuple[str, ...]]] = {"desk": (Desk(), VERBS)}
+        self.outbox = CommandOutbox(self.journal, groups, now=lambda: NOW, looks=("desk.look",), grace=grace)
         self.inboxes = {name: self._inbox(name, desk) for name, desk in self.desks.items()}
 
     def _inbox(self, name: str, desk: Desk) -> CommandInbox:
@@ -265,7 +274,7 @@ async def _fault_of(made: Office, verb: str) -> StagedoorError:
         ((), {"two": {"draining": True}}, "one"),
         ((), {"two": {"until": NOW - 1}}, "one"),
         (("gpu",), {}, "no machine has the labels gpu"),
-        (("gpu",), {"one": {"labels": ("gpu",), "until": NOW - 1}}, "box one is away or draining"),
+        (("gpu",), {"one": {"labels": ("gpu",), "until": NOW - 1}}, "away or draining: box one"),
     ],
 )
 def test_a_new_session_goes_to_the_machine_with_the_labels_and_most_room(
@@ -286,19 +295,118 @@ def test_a_new_session_goes_to_the_machine_with_the_labels_and_most_room(
     play(tmp_path, work)
 
 
+HOST = {"place": "host:box", "needs": ("gpu", "host:box")}
+GIT = {"place": "git:https://a.example/x", "needs": ("gpu", "clone:https://a.example/")}
+BOX = {"labels": ("host:box", "gpu")}
+CLONER = {"labels": ("gpu", "clone:https://a.example/")}
+AWAY = {"until": NOW - 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "changes", "chosen"),
+    [
+        ({}, {}, "one"),
+        (HOST, {"one": BOX}, "one"),
+        (HOST, {"one": BOX | AWAY}, "one"),  # whoever asks it hears that it is away
+        (HOST, {"one": {"labels": ("host:box",)}}, "box one does not have gpu any more"),
+        (HOST, {"one": {"labels": ("host:box",)}, "two": BOX}, "two"),  # two homes on one machine
+        (HOST, {"one": {"labels": ("host:box",)}, "two": BOX | AWAY}, "box one does not have gpu any more"),
+        (HOST, {"one": BOX | AWAY, "two": {"labels": ("host:box",)}}, "one"),
+        (HOST | {"activity": "ended"}, {"one": {"labels": ("host:box",)}}, "one"),  # it can be deleted
+        (GIT, {"one": CLONER, "two": CLONER}, "one"),
+        (GIT, {"one": CLONER | AWAY, "two": CLONER}, "two"),
+        (GIT, {"one": {"labels": ("gpu",)}, "two": CLONER}, "two"),
+        (GIT, {"one": {"labels": CLONER["labels"][1:]}}, "no machine has the labels gpu"),
+        (GIT | {"activity": "ended"}, {"one": {"labels": CLONER["labels"][1:]}}, "one"),
+    ],
+)
+def test_a_session_that_nobody_has_goes_on_where_its_labels_are(
+    tmp_path: Path, fields: dict[str, Any], changes: dict[str, dict[str, Any]], chosen: str
+) -> None:
+    async def work(made: Office) -> None:
+        for name, more in changes.items():
+            await made.store.put_worker(worker(name, **more))
+        view = replace(await made.session(), worker="one", **fields)
+        try:
+            found = await Placement(made.journal, lambda: NOW).next_of(view)
+        except WorkerAway as fault:
+            found = str(fault)
+        assert chosen in found
+
+    play(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("fields", "changes", "keeper"),
+    [
+        (HOST, {"one": {"labels": ("host:box",)}}, "one"),
+        (HOST, {"one": {"labels": ("host:box",)} | AWAY}, ""),
+        (HOST | {"worker": "two"}, {"one": {"labels": ("host:box",)}}, ""),
+        (HOST | {"activity": "ended"}, {"one": {"labels": ("host:box",)}}, ""),
+        (GIT, {}, "one"),
+        (GIT, {"one": AWAY}, "two"),
+        (GIT, {"one": AWAY, "two": AWAY}, ""),
+    ],
+)
+def test_a_session_that_no_machine_can_go_on_with_is_ended_where_its_files_are(
+    tmp_path: Path, fields: dict[str, Any], changes: dict[str, dict[str, Any]], keeper: str
+) -> None:
+    async def work(made: Office) -> None:
+        for name, more in changes.items():
+            await made.store.put_worker(worker(name, **more))
+        view = replace(await made.session(), **{"worker": "", **fields})
+        assert await Placement(made.journal, lambda: NOW).keeper_of(view) == keeper
+
+    play(tmp_path, work)
+
+
+def test_a_row_says_who_asked_and_goes_when_it_was_only_a_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(made: Office) -> None:
+        made.inboxes["one"].start()
+        note_caller("phone")
+        await made.outbox.to_owner("desk.write", await made.session(), "s", Note("a"))
+        assert await made.outbox.to_machine("desk.look", "one", "s", letters=5) == "xxxxx"
+        monkeypatch.setattr(commands, "MOST_BYTES", 99)
+        with pytest.raises(BadRequest, match="the answer has 102 bytes, and at most 99 go to another machine"):
+            await made.outbox.to_machine("desk.look", "one", "s", letters=100)
+        await made.outbox.close()
+        rows = await made.store.commands(open_only=False)
+        assert [(row.kind, row.who, row.done) for row in rows] == [("desk.write", "phone", True)]
+
+    play(tmp_path, work)
+
+
 def test_the_verbs_of_the_service_can_all_travel() -> None:
     """By their annotations alone; nothing is called."""
+    from stagedoor.service.machines.ground import MachineGround
     from stagedoor.service.machines.routing import verb_groups
+    from stagedoor.service.machines.watching import FolderWatches
     from stagedoor.service.questions import Questions
     from stagedoor.service.sessions import Sessions
+    from stagedoor.service.stored import Past
     from stagedoor.service.workspaces import Workspaces
     from stagedoor.service.workspaces.undoing import Undoing
 
     sessions = Sessions.__new__(Sessions)
     sessions.workspaces, sessions.undoing = Workspaces.__new__(Workspaces), Undoing.__new__(Undoing)
-    groups = verb_groups(sessions, Questions.__new__(Questions))
+    groups = verb_groups(
+        sessions,
+        Questions.__new__(Questions),
+        MachineGround.__new__(MachineGround),
+        Past.__new__(Past),
+        FolderWatches.__new__(FolderWatches),
+    )
     verbs = CommandOutbox(Journal(None, LocalHub()), groups, now=lambda: 0).verbs  # type: ignore[arg-type]
     for verb in verbs.values():
         msgspec.json.Decoder(verb.arguments)
         msgspec.json.Decoder(verb.answer)
     assert {"sessions.send", "questions.answer", "workspaces.read", "git.push", "undoing.list"} <= verbs.keys()
+
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StagedoorError)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.__name__ for kind in KINDS])
+def test_what_a_door_would_try_again_is_tried_again_by_the_machine(kind: type[StagedoorError]) -> None:
+    """Else whoever comes again with the same key is told for ever what held only once."""
+    assert issubclass(kind, commands.FINAL) == is_final(kind_of(kind("x")).status)

@@ -42,6 +42,12 @@ def test_what_is_asked_at_a_door_is_done_where_the_agent_is(tmp_path: Path) -> N
         ):
             [machine] = await door.machines.list()
             assert (machine.name, {"host:box", "agent:understudy", "gpu"} <= set(machine.labels)) == ("box", True)
+            assert (await door.ground.projects(place="host:box")).roots == [str(workspace)]
+            assert (await door.ground.folders("")).path == str(workspace)  # the door itself runs nothing
+            with pytest.raises(WorkerAway, match="no machine has the labels host:nowhere"):
+                await door.ground.trust(cwd="", project_id="", agent="", place="host:nowhere")
+            seen = {view.agent: view.installed for view in await door.agents.list()}
+            assert seen["understudy"]
             with pytest.raises(WorkerAway, match="no machine has the labels quantum"):
                 await door.sessions.create(SessionSpec(prompt="x", agent="understudy", needs=("quantum",)))
             spec = SessionSpec(prompt=script, agent="understudy", needs=("gpu",), place="host:box")
@@ -56,7 +62,7 @@ def test_what_is_asked_at_a_door_is_done_where_the_agent_is(tmp_path: Path) -> N
             ended = await door.sessions.get(view.id)
             assert (ended.state, ended.place, (workspace / "made").exists()) == ("done", "host:box", True)
             await door.machines.drain(machine.id, draining=True)
-            with pytest.raises(WorkerAway, match="box is away or draining"):
+            with pytest.raises(WorkerAway, match=r"away or draining: .*box"):
                 await door.sessions.create(spec)
             left = asyncio.Event()
             worker.worker.on_revoked = left.set

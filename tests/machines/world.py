@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ BOUND = 240.0
 MARK = "STAGEDOORS_CHAOS"  # not one of ours: those are not handed on to agents
 LOST = (httpx.TransportError, ConnectionClosedError, InvalidHandshake, InvalidMessage, OSError, EOFError, TimeoutError)
 LATER = (429, 502, 503, 504)
+DEEDS = ("kill worker", "freeze worker", "silence worker", "kill door", "cut", "crash")
 _TOKEN = re.compile(r"token-[0-9a-f]{32}")
 
 
@@ -46,8 +47,9 @@ class Machine:
         self._argv = argv
         for folder in (self.home, self.root):
             folder.mkdir()
-        understudy = {"env": {"STAGEDOOR_UNDERSTUDY_HOME": str(world.folder / f"{name}-understudy"), MARK: world.mark}}
-        config = {"agents": {"default": "understudy", "understudy": understudy}, "machine": {"lease": world.lease}}
+        env = {"STAGEDOOR_UNDERSTUDY_HOME": str(world.folder / f"{name}-understudy"), MARK: world.mark}
+        agents = {"default": "understudy", "understudy": {"env": env, **world.understudy}}
+        config = {"agents": agents, "machine": {"lease": world.lease}, **world.settings}
         (self.home / "config.yaml").write_text(json.dumps(config))
 
     @contextlib.asynccontextmanager
@@ -122,6 +124,9 @@ class World:
         self.folder = folder
         self.chance = chance
         self.lease = lease
+        self.settings: dict[str, Any] = {}
+        """More of what the configuration of each machine says; ``understudy``: of what it says of that agent."""
+        self.understudy: dict[str, Any] = {}
         self.mark = uuid.uuid4().hex
         self.history = History()
         self.stopping = False
@@ -243,10 +248,12 @@ class World:
                         event = json.loads(message)
                         assert event["seq"] == len(events) + 1, (name, event["seq"], len(events))
                         events.append(_plain(event))
+                        self.doing[f"{name} {session}"] = f"heard {len(events)} of {door.name}"
                         if event["type"] == "permission_request":
                             answering.add(asyncio.create_task(self._answer(session, event["requestId"])))
                     ended = socket.close_code == 1000 and bool(events) and events[-1]["type"] == "done"
-            except LOST:
+            except LOST as fault:
+                self.doing[f"{name} {session}"] = f"after {len(events)}: {fault!r}"
                 await asyncio.sleep(0.05)
         self.doing[f"{name} {session}"] = "waits for its answers"
         await asyncio.gather(*answering)
@@ -260,16 +267,33 @@ class World:
             assert reply["decision"]["type"] == decision
         self.history.requests.append(Request("answer", session, question, status, decision))
 
+    async def rest(self) -> None:
+        """What no client was told of is looked at as a person would: followed to its end, its questions answered."""
+        async with asyncio.TaskGroup() as group:
+            while found := await self._open_sessions():
+                followed = {session for _, session, _ in self.history.heard}
+                for session in found - followed:
+                    group.create_task(self._follow(session, "operator"))
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.2)
+
+    async def _open_sessions(self) -> set[str]:
+        db = await asyncpg.connect(self.cluster.url())
+        try:
+            return {row["id"] for row in await db.fetch("SELECT id FROM stagedoor.sessions WHERE NOT ended")}
+        finally:
+            await db.close()
+
     # -- what goes wrong
 
-    async def trouble(self, seconds: float) -> list[str]:
-        """Something every now and then; returns what."""
+    async def trouble(self, seconds: float, deeds: Sequence[str] = DEEDS) -> list[str]:
+        """Something of ``deeds`` every now and then; returns what."""
         happened: list[str] = []
         until = asyncio.get_running_loop().time() + seconds
         beyond = self.lease * 1.5
         while asyncio.get_running_loop().time() < until:
             worker, door = self.chance.choice(self.workers), self.chance.choice(self.doors)
-            deed = self.chance.choice(("kill worker", "freeze worker", "silence worker", "kill door", "cut", "crash"))
+            deed = self.chance.choice(deeds)
             happened.append(f"{deed} {worker.name} {door.name}")
             match deed:
                 case "kill worker":
@@ -290,16 +314,30 @@ class World:
         return happened
 
     async def unrest(self) -> list[str]:
-        """What has not ended, and what machines say of themselves."""
-        door = await self.door()
-        machines = (await self.http.get(f"{door.url}/api/workers", headers=door.headers)).json()["workers"]
-        told = []
-        for session in [session for machine in machines for session in machine["sessions"]]:
-            path = f"{door.url}/api/sessions/{session['id']}"
-            view = (await self.http.get(path, headers=door.headers)).json()
-            events = (await self.http.get(f"{path}/events", headers=door.headers)).json()["events"]
-            last = [f"{event['type']} {event.get('code', '')} {event.get('message', '')}" for event in events]
-            told.append(f"{session['id']} {view['activity']} {view['worker']} {view['epoch']} {last[-6:]}")
+        """What has not ended, what clients are at, and what machines say of themselves."""
+        db = await asyncpg.connect(self.cluster.url())
+        told: list[str] = []
+        try:
+            sql = """
+                SELECT id, ended, body, heads.worker, heads.incarnation, heads.epoch FROM stagedoor.sessions
+                LEFT JOIN stagedoor.heads ON heads.session=id WHERE NOT ended OR id=ANY($1::text[])
+            """
+            followed = sorted({name.split()[-1] for name in self.doing if name.startswith(("follower", "operator"))})
+            for row in await db.fetch(sql, followed):
+                view, records = (
+                    json.loads(row["body"]),
+                    "SELECT body FROM stagedoor.records WHERE session=$1 ORDER BY seq",
+                )
+                events = [json.loads(body) for (body,) in await db.fetch(records, row["id"])]
+                last = [
+                    f"{one['seq']} {one['type']} {one.get('code', '')} {one.get('message', '')}" for one in events[-6:]
+                ]
+                told.append(f"{dict(row) | {'body': view['activity']}} {last}")
+            told += [f"worker {row['body']}" for row in await db.fetch("SELECT body FROM stagedoor.workers")]
+            open_ones = "SELECT id, kind, session, worker, taken FROM stagedoor.commands WHERE NOT done"
+            told += [f"command {dict(row)}" for row in await db.fetch(open_ones)]
+        finally:
+            await db.close()
         errors = [f"{one.name}: {(one.home / 'err').read_text()[-800:]}" for one in (*self.workers, *self.doors)]
         return [*told, *errors, str(self.doing)]
 

@@ -196,10 +196,16 @@ def test_what_a_rule_speaks_of(rule: Rule, request_: ToolUse, action: str) -> No
 def test_the_short_lists() -> None:
     policy = Policy(auto_approve=("read_file", "shell"), deny_patterns=("rm -rf *",), default="deny")
     decided = [
-        policy.decide(each, WORKSPACE).action
+        (ruling.action, ruling.why)
         for each in (call("read_file", file_path="a"), shell("ls"), shell("sudo rm -rf x"), call("plan"))
+        for ruling in (policy.decide(each, WORKSPACE),)
     ]
-    assert decided == ["allow", "allow", "deny", "deny"]
+    assert decided == [
+        ("allow", "rule “always allow read_file” allows read of a"),
+        ("allow", "rule “always allow shell” allows `ls`"),
+        ("deny", "rule “never run rm -rf *” denies `rm -rf x`"),
+        ("deny", "no rule matches “plan”, and the default is to deny"),
+    ]
 
 
 def test_one_policy_over_another() -> None:
@@ -375,3 +381,26 @@ def test_a_rule_about_a_path_is_one_about_what_a_link_leads_to(action: Any, tmp_
     if action == "deny":
         assert policy.decide(shell("echo x > way/a"), ground).action == "deny"
     assert by_shell.action == "ask"
+
+
+@pytest.mark.parametrize(
+    ("policy", "denied"),
+    [
+        (Policy(), []),
+        (Policy(default="deny"), ["task", "read_file", "find_files"]),
+        (Policy(default="deny", auto_approve=("read_file",)), ["task", "find_files"]),
+        (Policy(default="deny", rules=(Rule(action="ask", operation=("read",)),)), ["task"]),
+        (Policy(default="deny", rules=(Rule(action="allow", path=("docs/**",)),)), []),
+        (Policy(default="deny", rules=(Rule(action="allow", command=("ls *",)),)), ["task", "read_file", "find_files"]),
+        (Policy(default="deny", rules=(Rule(action="ask", folder=("/x",)),)), ["task", "read_file", "find_files"]),
+        (Policy(rules=(Rule(action="deny", tool=("task",)),)), ["task"]),
+        (Policy(rules=(Rule(action="deny", tool=("Native_task",)), Rule(action="allow", tool=("task",)))), ["task"]),
+        (Policy(rules=(Rule(action="deny", operation=("read",)),)), ["read_file", "find_files"]),
+        (Policy(rules=(Rule(action="deny", tool=("read_file",), path=("~/.ssh/**",)),)), []),
+        (Policy(rules=(Rule(action="deny", tool=("task",), agent=("other",)),)), []),
+        (TIERS["supervised"], []),
+    ],
+)
+def test_tools_of_which_every_call_is_denied(policy: Policy, denied: list[str]) -> None:
+    tools: tuple[ToolName, ...] = ("task", "read_file", "find_files")
+    assert [tool for tool in tools if policy.denies_every(tool, f"Native_{tool}", "codex")] == denied

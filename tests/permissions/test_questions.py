@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stagedoor.errors import AlreadyAnswered
 from stagedoor.permissions.audit import AuditEntry
 from stagedoor.permissions.policy import Policy
-from stagedoor.permissions.questions import SessionQuestions
+from stagedoor.permissions.questions import NOBODY, SessionQuestions
 from stagedoor.permissions.rules import Rule
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import Event, Notice, PermissionRequest, PermissionResolved
@@ -228,7 +228,7 @@ def test_without_anybody_to_ask_it_is_denied() -> None:
     async def main() -> None:
         stage = Stage(policy=POLICY)
         decision = await stage.questions.ask(shell("make"))
-        assert decision == Deny("nobody can be asked: pass can_use_tool=, or choose another tier")
+        assert decision == Deny(NOBODY)
 
     run(main)
 
@@ -299,12 +299,13 @@ def test_what_is_remembered_for_the_session(
 def test_always_hands_the_rules_on() -> None:
     async def main() -> None:
         stage = Stage(callback=lambda request: Allow(remember="always"))
-        await stage.questions.ask(shell("cd src && npm install && echo done > log.txt"))
+        await stage.questions.ask(shell("cd src && npm install > log.txt"))
+        await stage.questions.ask(shell("cd src && npm install && npm test"))
         assert stage.rules == [
             Rule(
                 action="allow",
                 tool=("shell",),
-                command=("npm install", "echo done"),
+                command=("npm install > log.txt",),
                 folder=(f"{WORKSPACE}/src",),
                 risk=("low", "medium"),
             ),
@@ -315,10 +316,19 @@ def test_always_hands_the_rules_on() -> None:
                 path=(f"{WORKSPACE}/src/log.txt",),
                 risk=("low", "medium"),
             ),
+            Rule(
+                action="allow",
+                tool=("shell",),
+                folder=(WORKSPACE,),
+                input="cd src && npm install && npm test",
+                risk=("low", "medium"),
+            ),
         ]
         policy = Policy(rules=tuple(stage.rules))
-        assert policy.decide(shell("cd src && npm install"), WORKSPACE).action == "allow"
-        assert policy.decide(shell("npm install"), WORKSPACE).action == "ask"  # elsewhere
+        assert policy.decide(shell("cd src && npm install > log.txt"), WORKSPACE).action == "allow"
+        assert policy.decide(shell("npm install > log.txt"), WORKSPACE).action == "ask"  # elsewhere
+        assert policy.decide(shell("cd src && npm install && npm test"), WORKSPACE).action == "allow"
+        assert policy.decide(shell("cd src && npm test"), WORKSPACE).action == "ask"  # a part of what was seen
 
     run(main)
 

@@ -145,12 +145,48 @@ FILES: list[tuple[ToolName, Operation, dict[str, Any], str]] = [
     ("question", "other", {}, "low"),
     ("other", "other", {}, "medium"),
     ("other", "read", {"path": "a"}, "medium"),
+    ("read_file", "read", {"fileName": "/home/me/.ssh/id_rsa"}, "high"),
+    ("read_file", "read", {"file-path": "/home/me/.ssh/id_rsa"}, "high"),
+    ("read_file", "read", {"resource": ["/home/me/.ssh/id_rsa"]}, "high"),
+    ("read_file", "read", {"path": "a.txt", "include": "/home/me/.ssh/id_rsa"}, "high"),
+    ("read_file", "read", {"something": "new"}, "medium"),
+    ("read_file", "read", {"path": "a.txt", "more": [[[[[[[["b"]]]]]]]]}, "medium"),
+    ("read_file", "read", {"paths": ["a.txt"] * 3_000}, "medium"),
+    ("search_content", "read", {"pattern": ".env", "glob": "**/*.py", "output_mode": "content"}, "low"),
+    ("search_content", "read", {"pattern": "a", "include": "*.{ts,tsx}"}, "low"),
+    ("search_content", "read", {"pattern": "a", "include": "/etc/*"}, "high"),
+    ("find_files", "read", {"pattern": "src/../../.ssh/*"}, "high"),
+    ("find_files", "read", {"pattern": "./../.ssh/*"}, "high"),
+    ("find_files", "read", {"pattern": "{/home/me/.ssh/*,x}"}, "high"),
+    ("find_files", "read", {"pattern": "src/*.{ts,tsx}"}, "low"),
+    ("edit_file", "write", {"path": "a.txt", "patch_text": "*** Update File: /home/me/.bashrc"}, "high"),
+    ("edit_file", "write", {"path": "a.txt", "diff": "--- a/a.txt\n+++ /home/me/.bashrc\n"}, "high"),
+    ("edit_file", "write", {"path": "x/etc/motd", "diff": "--- /etc/motd\n+++ /etc/motd\n"}, "high"),
+    ("edit_file", "write", {"path": "src/a.txt", "diff": "--- a.txt\n+++ a.txt\n"}, "medium"),
+    ("shell", "execute", {"command": "ls", "workdir": ".", "directory": "/home/me/.aws"}, "medium"),
+    ("shell", "execute", {"command": "ls", "workdir": ".", "cwd": WORKSPACE}, "low"),
+    ("shell", "execute", {"command": "ls", "cwd": ["/home/me/.aws"]}, "medium"),
+    ("shell", "execute", {"command": "ls", "shellId": "python"}, "medium"),
+    ("shell", "execute", {"command": "ls", "session_id": 7}, "medium"),
+    ("shell", "execute", {"command": "ls", "terminal_id": "t"}, "medium"),
+    ("shell", "execute", {"command": "ls", "mode": "sync", "description": "x"}, "low"),
+    ("shell", "execute", {"command": "ls", "mode": "async", "type": "shell"}, "low"),
+    ("shell", "execute", {"command": "ls", "mode": "privileged"}, "medium"),
+    ("shell", "execute", {"command": "ls", "mode": ["sync"]}, "medium"),
+    ("shell", "execute", {"command": "ls", "type": "ssh"}, "medium"),
+    ("shell", "execute", {"command": "ls", "kind": "container"}, "medium"),
+    ("shell", "execute", {"command": "ls", "name": "production"}, "medium"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "operation", "arguments", "risk"), FILES)
 def test_a_call_of_another_tool(name: ToolName, operation: Operation, arguments: dict[str, Any], risk: str) -> None:
     assert judge(name, operation, arguments, cwd=WORKSPACE).risk == risk
+
+
+@pytest.mark.parametrize("more", [{"workdir": ".", "dir": "/x"}, {"cwd": ["/x"]}, {"shellId": "0"}, {"session_id": 1}])
+def test_a_command_that_may_run_elsewhere_is_not_understood(more: dict[str, Any]) -> None:
+    assert not judge("shell", "execute", {"command": "make test", **more}, cwd=WORKSPACE).understood
 
 
 def test_the_verdict_names_every_simple_command() -> None:

@@ -81,7 +81,7 @@ def test_a_conversation_is_kept_and_ended_with_its_block(serve: Any, script: Any
 
 
 def test_leaving_a_run_ends_it_and_leaving_a_joined_session_does_not(serve: Any, script: Any) -> None:
-    endless = script([{"say": ["w "] * 6000, "pause": 0.01}])
+    endless = script([{"say": {"text": ["w "] * 6000, "pause": 0.01}}])
 
     async def main() -> None:
         async with serve() as server:
@@ -135,7 +135,8 @@ def test_what_is_left_before_it_has_begun_is_ended_too(serve: Any, proxied: Any,
 
                 async def begin(way: str = way) -> None:
                     if way == "run":
-                        [event async for event in remote.run("understudy", script([{"say": "w", "pause": 60}]))]
+                        slow = script([{"say": {"text": ["w", "w"], "pause": 60}}])
+                        [event async for event in remote.run("understudy", slow)]
                     async with remote.open("understudy") as session:
                         await session.post(script(HELLO))
                         await asyncio.sleep(60)

@@ -51,7 +51,7 @@ def test_a_prompt_runs_on_a_server(server: Any, script: Any, tmp_path: Path, sta
     code, output, error = command("understudy", prompt, "--server", "local", "--executable", "x", cwd=inside)
     assert (code, output) == (2, "")
     assert "--server" not in error
-    assert "executable= does not work with a server" in error
+    assert "--executable does not work with a server" in error
 
 
 def test_a_sessions_files_are_restored(server: Any, script: Any, tmp_path: Path, stagedoor_home: Path) -> None:

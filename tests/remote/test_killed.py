@@ -62,7 +62,7 @@ def servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Servers
 
 
 def test_clients_go_on_after_the_server_was_killed(servers: Servers, script: Any) -> None:
-    talk = script([{"say": ["w "] * 3000, "pause": 0.01}])
+    talk = script([{"say": {"text": ["w "] * 3000, "pause": 0.01}}])
     asking = script([{"say": "I ask."}, {"shell": "touch made"}], [{"say": "Done."}])
     restarted = asyncio.Event()
 

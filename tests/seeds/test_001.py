@@ -481,7 +481,7 @@ def test_delegate_needs_its_function(tmp_path: Path) -> None:
     async def main() -> None:
         config = ClaudeSessionConfig(permission_mode=ClaudePermissionMode.delegate)
         with pytest.raises(LocalProtocolError, match="can_use_tool"):
-            await ClaudeClient(tmp_path, "/bin/true").create_session("Go.", config)
+            await ClaudeClient(tmp_path, "/bin/sh").create_session("Go.", config)
 
     run(main)
 

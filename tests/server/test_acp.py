@@ -21,6 +21,9 @@ from acp import schema
 
 from stagedoor import cli
 from stagedoor.server.running import server_file
+from tests.processes import is_running
+
+from .test_kill import Server
 
 BOUND = 240
 Script = Callable[..., str]
@@ -201,11 +204,11 @@ def test_kill_9_of_either_side_leaves_nothing_running_and_a_session_that_goes_on
             seen = json.loads(editor.stdout.readline())
             wait_until(lambda: (cwd / "pid").exists() and (cwd / "pid").read_text().endswith("\n"))
             command = int((cwd / "pid").read_text())
-            assert alive(command)
+            assert is_running(command)
             server = json.loads((tmp_path / "home" / "shared.json").read_text())["pid"]
             victims = {"editor": editor.pid, "agent": seen["agent"], "server": server}
             os.kill(victims[victim], signal.SIGKILL)
-            wait_until(lambda: not any(map(alive, (command, seen["agent"], server))))
+            wait_until(lambda: not any(map(is_running, (command, seen["agent"], server))))
         finally:
             editor.kill()
 
@@ -248,17 +251,72 @@ def test_all_windows_of_all_editors_work_at_once(connect: Connect, script: Scrip
             await second.shows("Here. Still here.")
             assert answer.stop_reason == "end_turn"
             server = json.loads((tmp_path / "home" / "shared.json").read_text())["pid"]
-        wait_until(lambda: not alive(server))  # the last one has left
+        wait_until(lambda: not is_running(server))  # the last one has left
 
     asyncio.run(main())
 
 
-def alive(pid: int) -> bool:
-    """Whether it runs; one that has ended and was not collected does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
+def test_a_server_that_is_killed_in_mid_turn_says_so_and_goes_on_once_it_is_back(
+    connect: Connect, script: Script, tmp_path: Path
+) -> None:
+    """``--server``: the turn is answered, the program ends, and the next life of the server has the session."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    running = script([{"say": "One. "}, {"shell": "echo $$ > pid; exec sleep 98077"}])
+
+    async def main() -> None:
+        server = Server(folder)
+        cwd = folder / "workspace"
+
+        async def flags() -> list[str]:
+            await server.start()
+            await server.listens()
+            return ["--server", str(server.url), "--token-file", str(folder / "home" / "token"), *UNDERSTUDY]
+
+        async with asyncio.timeout(BOUND), server.foreman():
+            editor = Editor()
+            async with connect(editor, *await flags()) as agent:
+                session = (await agent.new_session(cwd=str(cwd), mcp_servers=[])).session_id
+                await agent.set_session_mode(session_id=session, mode_id="autonomous")
+                turn = asyncio.ensure_future(agent.prompt(session_id=session, prompt=blocks(running)))
+                while not ((cwd / "pid").exists() and (cwd / "pid").read_text().endswith("\n")):
+                    await asyncio.sleep(0.02)
+                await editor.shows("One. ")  # what was shown is in the log
+                await server.end(signal.SIGKILL)  # returns when nothing of it is left
+                with pytest.raises(acp.RequestError, match=r"has ended .*; its sessions can be loaded again"):
+                    await turn
+            again = Editor()
+            async with connect(again, *await flags()) as agent:
+                await agent.load_session(session_id=session, cwd=str(cwd), mcp_servers=[])
+                answer = await agent.prompt(session_id=session, prompt=blocks(script([{"say": "Two."}])))
+                await again.shows("One. Two.")
+                assert answer.stop_reason == "end_turn"
+
+    asyncio.run(main())
+
+
+def test_agents_run_in_the_environment_of_their_own_window(connect: Connect, script: Script, tmp_path: Path) -> None:
+    """The server that windows share was started by one of them; a key of that one is not another's."""
+    cwd = tmp_path / "project"
+    look = [{"shell": "echo ${WINDOW:-none} ${ONLY_FIRST:-none} > seen"}]
+
+    async def main() -> None:
+        async with (
+            connect(Editor(), *UNDERSTUDY, WINDOW="first", ONLY_FIRST="secret") as one,
+            connect(Editor(), *UNDERSTUDY, WINDOW="second") as two,
+        ):
+            for agent, expected in ((one, "first secret"), (two, "second none"), (one, "first secret")):
+                session = (await agent.new_session(cwd=str(cwd), mcp_servers=[])).session_id
+                await agent.prompt(session_id=session, prompt=blocks(script(look)))
+                assert (cwd / "seen").read_text().strip() == expected
+            # Another window goes on with what this one has left: the agent that starts has the other's.
+            await one.close_session(session_id=session)
+            await two.load_session(session_id=session, cwd=str(cwd), mcp_servers=[])
+            await two.set_session_mode(session_id=session, mode_id="autonomous")
+            await two.prompt(session_id=session, prompt=blocks(script(look)))
+            assert (cwd / "seen").read_text().strip() == "second none"
+
+    asyncio.run(main())
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -188,6 +188,15 @@ def test_who_answers_first_decides_and_the_other_question_is_withdrawn(serve: An
     asyncio.run(main())
 
 
+def test_nobody_sets_the_environment_of_agents_on_a_server_that_is_not_shared(serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as server, editor(server, query="?alone=true&same_machine=true") as wire:
+            code, message = await wire.refused("_stagedoor/environment", env={"PATH": "/nowhere"})
+            assert (code, message) == (-32601, "Method not found: _stagedoor/environment")
+
+    asyncio.run(main())
+
+
 def test_the_rights_of_an_editor_are_those_of_its_token(serve: Any, script: Script) -> None:
     async def main() -> None:
         async with serve() as server, editor(server) as wire:
@@ -311,8 +320,8 @@ def test_another_model_or_effort_leaves_the_permissions_as_they_are(serve: Any, 
             await wire.call("session/load", sessionId=session, cwd=cwd, mcpServers=[])
             while (await sessions.get(session)).activity != "idle":
                 await asyncio.sleep(0.05)
-            for option in ("effort", "model"):
-                chosen = {"sessionId": session, "configId": option, "value": "high"}
+            for option, value in (("effort", "high"), ("model", "understudy-mini")):
+                chosen = {"sessionId": session, "configId": option, "value": value}
                 await wire.call("session/set_config_option", **chosen)
                 view = await sessions.get(session)
                 assert (view.tier, view.approval) == ("autonomous", "ask")

@@ -95,6 +95,10 @@ def test_settings_over_rest(serve: Any, script: Script) -> None:
                 ({"id": "nope", "value": "x"}, 400),
             ):
                 assert (await client.patch(f"{path}/settings", json=change)).status_code == status, change
+            by_settings = await client.patch(f"{path}/settings", json={"id": "model", "value": "nope"})
+            by_session = await client.patch(path, json={"model": "nope"})
+            assert (by_settings.status_code, by_session.status_code) == (400, 400)
+            assert by_settings.json()["detail"] == by_session.json()["detail"]
             await client.post(f"{path}/cancel")
             assert (await client.patch(f"{path}/settings", json=change)).status_code == 409
             assert shown(await client.get(f"{path}/settings")) == {}

@@ -50,4 +50,4 @@ def test_requests_are_told_to_come_again_and_streams_go_on(serve: Any, script: C
                 view = (await client.get(f"/api/sessions/{session_id}")).json()
                 assert (view["state"], received) == ("done", list(range(1, view["lastSeq"] + 1)))
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 300))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from .conftest import BOUND
 from .test_acp_door import Wire, block, editor
 
 EXAMPLE = Path(__file__).parents[1] / "agents" / "acp" / "example_agent.py"
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 HERE = "?same_machine=true&agent=example"
 EVERYTHING: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
 
@@ -25,8 +28,8 @@ EVERYTHING: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True
 def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(catalog, "_configured", None)  # put back at the end
     modes: Any = {"dry-run": "ask", "supervised": "ask", "autonomous": "code"}
-    example = AcpAgent(command=[sys.executable, str(EXAMPLE)], modes=modes, name="example")
-    return replace(settings, agents={"example": AgentSettings(acp=example)}, tier="supervised")
+    example = AcpAgent(command=[sys.executable, str(EXAMPLE), "--images"], modes=modes, name="example")
+    return replace(settings, agents={**settings.agents, "example": AgentSettings(acp=example)}, tier="supervised")
 
 
 class Desk:
@@ -113,9 +116,64 @@ def test_what_the_rules_allow_is_done_in_the_editor(serve: Any, tmp_path: Path) 
             assert desk.calls[-1] == "terminal/release"
             events = [record.type for record in await server.service.events.read(session, 0, 500)]
             assert events.count("tool_result") == 5  # the log has them as it has those that we do
-            assert await desk.prompt(session, "updates") == ""  # pictures of an agent are in the log, in words
-            notes = [record.body for record in await server.service.events.read(session, 0, 500)]
-            assert any(b"the agent sent an image: image/png, 3 bytes" in note for note in notes)
+
+    run(scene)
+
+
+def test_an_image_of_the_agent_is_shown_and_loaded_again(serve: Any) -> None:
+    """In an answer, and in what a call gave; the log names it for those that read words."""
+
+    def shown(wire: Any) -> list[Any]:
+        answers = [update["content"] for update in wire.updates("agent_message_chunk")]
+        calls = [update.get("content") or [] for update in wire.updates("tool_call_update")]
+        given = [one["content"] for content in calls for one in content if one["type"] == "content"]
+        return [one for one in (*answers, *given) if one["type"] == "image"]
+
+    tools = str(Path(__file__).parents[1] / "understudy" / "tools_server.py")
+    drawing = {"name": "sums", "command": sys.executable, "args": [tools], "env": []}
+    calling = json.dumps({"script": [[{"mcp": {"server": "sums", "tool": "draw", "arguments": {}}}], [{"say": "-"}]]})
+
+    async def scene() -> None:
+        async with serve() as server:
+            cwd = str(server.workspace)
+            for query, servers, prompt, content in (
+                (HERE, [], "updates", "AA=="),
+                ("?agent=understudy", [drawing], calling, PICTURE),
+            ):
+                async with editor(server, query=query) as wire:
+                    opened = await wire.call("session/new", cwd=cwd, mcpServers=servers)
+                    session = opened["sessionId"]
+                    await wire.call("session/set_mode", sessionId=session, modeId="autonomous")
+                    await wire.call("session/prompt", sessionId=session, prompt=block(prompt))
+                    expected = [{"type": "image", "mimeType": "image/png", "data": content}]
+                    assert shown(wire) == expected
+                async with editor(server, query=query) as again:
+                    await again.call("session/load", sessionId=session, cwd=cwd, mcpServers=[])
+                    assert shown(again) == expected
+                words = [record.body for record in await server.service.events.read(session, 0, 500)]
+                assert any(b"an image: image/png, " in line for line in words)
+
+    run(scene)
+
+
+def test_a_picture_that_somebody_sent_is_shown_when_the_session_is_loaded(serve: Any) -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": PICTURE}
+
+    async def scene() -> None:
+        async with serve() as server:
+            cwd = str(server.workspace)
+            async with editor(server, query=HERE) as wire:
+                session = (await wire.call("session/new", cwd=cwd, mcpServers=[]))["sessionId"]
+                await wire.call("session/prompt", sessionId=session, prompt=[*block("say hello"), picture])
+            for is_there in (True, False):
+                async with editor(server, query=HERE) as again:
+                    await again.call("session/load", sessionId=session, cwd=cwd, mcpServers=[])
+                    sent = [update["content"] for update in again.updates("user_message_chunk")]
+                    assert ([one for one in sent if one["type"] == "image"], again.text()) == (
+                        [picture] if is_there else [],
+                        "hello",
+                    )
+                rmtree(server.service.home / "attachments" / session, ignore_errors=True)
 
     run(scene)
 

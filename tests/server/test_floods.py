@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ import pytest
 from websockets.asyncio.client import connect
 
 from stagedoor.server.arrivals import Room, room_for
+from stagedoor.server.certificate import lan_settings
 from stagedoor.server.logs import LINES_OF_A_KIND
+from stagedoor.service.config.settings import Settings
 from tests.processes import open_descriptors
 
 from .test_limits import UNFINISHED
@@ -25,6 +28,12 @@ BOUND = 240.0
 DESCRIPTORS = 160
 CONNECTIONS = 1600
 LARGEST_LOG = 40_000
+UNFINISHED_HANDSHAKES = {
+    "nothing at all": b"",
+    "the head of a greeting": bytes.fromhex("1603010200"),
+    "half a greeting": bytes.fromhex("16030102000100") + b"x" * 100,
+    "no TLS": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
 
 
 @pytest.fixture
@@ -40,12 +49,22 @@ def many_descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def real_server(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
+def real_server(folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
     """``stagedoor serve`` that may open ``DESCRIPTORS`` files, its address, and what it logs."""
     (folder / "workspace").mkdir()
     log = folder / "server.log"
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "STAGEDOOR_HOME": str(folder / "home")}
-    arguments = [sys.executable, "-m", "stagedoor.cli", "serve", "--port", "0", "--root", str(folder / "workspace")]
+    arguments = [
+        sys.executable,
+        "-m",
+        "stagedoor.cli",
+        "serve",
+        "--port",
+        "0",
+        "--root",
+        str(folder / "workspace"),
+        *more,
+    ]
     limited = ["sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh", *arguments]
     with log.open("w") as errors:
         server = subprocess.Popen(limited, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -97,6 +116,47 @@ def test_a_flood_without_a_token_keeps_nobody_out_who_has_one_and_fills_no_log(
     assert "without a token were closed" in text
     refusals = [line for line in text.splitlines() if "status=401" in line]
     assert len(refusals) <= 3 * LINES_OF_A_KIND, "each kind of refusal is counted after its first lines"
+
+
+def test_the_same_where_every_connection_begins_with_a_handshake(tmp_path: Path, many_descriptors: None) -> None:
+    """Fewer of them, because each handshake that is finished costs both sides; most are never finished."""
+    made = lan_settings(Settings(), tmp_path / "keys", address="192.0.2.7")
+    trusting = ssl.create_default_context(cafile=made.tls_cert)
+    trusting.check_hostname = False
+    kinds = [*UNFINISHED_HANDSHAKES.values()] * 2
+    finished = list(UNFINISHED.values())
+
+    async def attack(port: int, number: int) -> asyncio.StreamWriter | None:
+        with contextlib.suppress(OSError):
+            turn, kind = divmod(number, len(kinds) + 1)
+            context = trusting if kind == len(kinds) else None
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            writer.write(kinds[kind] if context is None else finished[turn % len(finished)])
+            return writer
+        return None
+
+    async def main(server: subprocess.Popen[str], url: str) -> None:
+        headers = {"Authorization": f"Bearer {(tmp_path / 'home' / 'token').read_text().strip()}"}
+        port = int(url.rpartition(":")[2])
+        client = httpx.AsyncClient(base_url=url, headers=headers, timeout=BOUND, verify=trusting)
+        async with client, asyncio.TaskGroup() as group:
+            assert (await client.get("/api/sessions")).status_code == 200
+            tasks = [group.create_task(attack(port, number)) for number in range(DESCRIPTORS * 2)]
+            async with httpx.AsyncClient(base_url=url, headers=headers, timeout=BOUND, verify=trusting) as another:
+                assert (await another.get("/api/sessions")).status_code == 200
+            await asyncio.wait(tasks)
+            assert (await client.get("/api/sessions")).status_code == 200
+            assert open_descriptors(server.pid) < DESCRIPTORS * 3 // 4
+        for writer in (task.result() for task in tasks):
+            if writer is not None:
+                writer.transport.abort()
+
+    with real_server(tmp_path, "--tls-cert", str(made.tls_cert), "--tls-key", str(made.tls_key)) as (server, url, log):
+        assert url.startswith("https://")
+        asyncio.run(asyncio.wait_for(main(server, url), BOUND))
+    text = log.read_text()
+    assert len(text) < LARGEST_LOG, text[-2000:]
+    assert "without a token were closed" in text
 
 
 @pytest.mark.parametrize(

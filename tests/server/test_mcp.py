@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from msgspec.structs import replace
+from websockets.asyncio.client import connect
 
 from stagedoor.errors import NotAllowed
 from stagedoor.mcp import bridge
@@ -112,6 +113,21 @@ def test_a_calling_model_answers_no_permission_question(serve: Serve, script: Sc
                 names = [tool["name"] for tool in (await model.raw("tools/list"))["result"]["tools"]]
                 assert sorted(names) == ["agents", "cancel", "diff", "events", "list", "send", "start", "wait"]
                 (question,) = await server.service.questions.list()
+                for name in [*names, "answer", "approve", "permissions", "resolve"]:
+                    for words in ({"session": question.id}, {"request_id": question.id, "decision": "allow"}):
+                        arguments = {**words, "prompt": "allow"} if name in ("start", "send") else words
+                        refused = await model.raw("tools/call", name=name, arguments=arguments)
+                        assert "error" in refused or refused["result"]["isError"], (name, arguments)
+                for method in ("permissions/answer", "session/answer", "elicitation/create", "sampling/createMessage"):
+                    assert "error" in await model.raw(method, id=question.id, decision="allow")
+                for uri in (f"stagedoor://permissions/{question.id}", f"stagedoor://sessions/{question.id}"):
+                    assert "error" in await model.raw("resources/read", uri=uri)
+                assert [one.id for one in await server.service.questions.list()] == [question.id]
+                headers = {"Authorization": f"Bearer {token}"}
+                async with connect(f"{server.ws_url}/acp", additional_headers=headers) as socket:
+                    for method, params in (("initialize", {"protocolVersion": 1}), ("session/list", {})):
+                        await socket.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+                        assert "needs the scope" in json.loads(await socket.recv())["error"]["message"]
                 async with server.client(headers={"Authorization": f"Bearer {token}"}) as client:
                     answer = await client.post(f"/api/permissions/{question.id}", json={"decision": "allow"})
                     assert answer.status_code == 403

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import gzip
+import re
 from typing import Any
 
 import pytest
 
 from stagedoor.server.bundle import bundle, squeezed
-from stagedoor.server.page import BUNDLE, accepts_gzip, files, page_file
+from stagedoor.server.page import BUNDLE, STYLES, accepts_gzip, files, page_file
 
-TEXT = ("/", "/sw.js", "/static/app.js", BUNDLE, "/static/style/frame.css", "/static/manifest.webmanifest")
+TEXT = ("/", "/sw.js", "/static/app.js", BUNDLE, STYLES, "/static/manifest.webmanifest")
 AS_IT_IS = ("/static/icons/any-192.png", "/static/icon.svg")
 BUDGET = 60_000
+STYLE_FILES = [files()[f"/static/style/{name}.css"] for name in ("frame", "stream", "views")]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,8 @@ def test_the_bundle_holds_every_module_once() -> None:
     for path in modules():
         lines = [line for line in page_file(path).plain.body.decode().split("\n") if line.strip()]
         own = [squeezed(line) for line in lines if not line.strip().startswith(("import", "export", "}"))]
-        assert f"{own[len(own) // 2]}\n" in served, path
-    assert served.count("=(()=>{\n") == len(modules())
+        assert own[len(own) // 2].rstrip(",;") in served, path
+    assert len(re.findall(r"^const m\d+=\(\(\)=>\{", served, re.MULTILINE)) == len(modules())
     assert not [line for line in served.split("\n") if line.startswith(("import ", "export "))]
 
 
@@ -88,6 +90,13 @@ def test_the_bundle_holds_every_module_once() -> None:
 def test_no_text_in_backquotes_goes_over_lines(path: str) -> None:
     """The bundle leaves out the indentation."""
     assert [line for line in page_file(path).plain.body.decode().split("\n") if line.count("`") % 2] == []
+
+
+def test_every_style_stands_in_the_one_sheet_once() -> None:
+    """A browser reads the same rules from it as from the files, in the same order."""
+    rules = "".join(path.read_text() for path in STYLE_FILES)
+    spaces = re.compile(r"/\*.*?\*/|\s+|;(?=\s*\})", re.DOTALL)
+    assert spaces.sub("", page_file(STYLES).plain.body.decode()) == spaces.sub("", rules)
 
 
 def test_modules_in_a_circle_are_refused() -> None:
@@ -135,8 +144,8 @@ def test_answers_of_the_api_are_never_compressed(server: Any, path: str) -> None
 def test_the_page_is_light(capsys: pytest.CaptureFixture[str]) -> None:
     """What travels on a first visit: the service worker, and every file that it stores; each once."""
     worker = files()["/sw.js"].read_text()
-    loaded = ["/sw.js", *(path for path in (*files(), BUNDLE) if f'"{path}"' in worker)]
-    assert BUNDLE in loaded
+    loaded = ["/sw.js", *(path for path in (*files(), BUNDLE, STYLES) if f'"{path}"' in worker)]
+    assert {BUNDLE, STYLES} <= {*loaded}
     weights = {path: len(page_file(path).choose("gzip").body) for path in loaded}
     total = sum(weights.values())
     with capsys.disabled():

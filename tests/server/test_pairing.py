@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from stagedoor.server.access.pairing import (
-    ALPHABET,
     CODE_SECONDS,
     LENGTH,
     MAX_CODES,
@@ -22,6 +21,7 @@ from stagedoor.server.access.pairing import (
     PairingCodes,
 )
 from stagedoor.server.problems import RefusedRequest
+from stagedoor.service.machines import LETTERS
 
 ORIGIN = "http://127.0.0.1"
 
@@ -46,21 +46,21 @@ def codes(clock: Clock) -> PairingCodes:
 
 def refused(codes: PairingCodes, display: str, address: str = "one") -> str:
     with pytest.raises(RefusedRequest) as fault:
-        codes.use(display, address)
+        asyncio.run(codes.use(display, address))
     return fault.value.kind.slug
 
 
 def test_a_code_is_easy_to_read_out(codes: PairingCodes) -> None:
     code = codes.new("run")
-    assert re.fullmatch(rf"[{ALPHABET}]{{4}}-[{ALPHABET}]{{4}}", code.display)
-    assert not set(ALPHABET) & set("01ILOU")
-    assert len(ALPHABET) ** LENGTH > 6 * 10**11
+    assert re.fullmatch(rf"[{LETTERS}]{{4}}-[{LETTERS}]{{4}}", code.display)
+    assert not set(LETTERS) & set("01ILOU")
+    assert len(LETTERS) ** LENGTH > 6 * 10**11
 
 
 @pytest.mark.parametrize("written", [str, str.lower, lambda code: code.replace("-", ""), lambda code: f" {code} "])
 def test_a_code_counts_however_it_is_written_and_only_once(codes: PairingCodes, written: Any) -> None:
     code = codes.new("watch", "phone")
-    assert codes.use(written(code.display), "one") == code
+    assert asyncio.run(codes.use(written(code.display), "one")) == code
     assert refused(codes, code.display) == "not-signed-in"
 
 
@@ -73,7 +73,7 @@ def test_a_code_lives_for_minutes(codes: PairingCodes, clock: Clock) -> None:
 def test_only_the_newest_codes_count(codes: PairingCodes) -> None:
     made = [codes.new("run") for _ in range(MAX_CODES + 1)]
     assert refused(codes, made[0].display) == "not-signed-in"
-    assert codes.use(made[1].display, "one") == made[1]
+    assert asyncio.run(codes.use(made[1].display, "one")) == made[1]
 
 
 def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: PairingCodes, clock: Clock) -> None:
@@ -86,14 +86,14 @@ def test_wrong_codes_are_limited_for_an_address_and_for_all(codes: PairingCodes,
     assert refused(codes, code.display, "another") == "too-many"
     clock.now += WINDOW
     fresh = codes.new("run")
-    assert codes.use(fresh.display, "one") == fresh
+    assert asyncio.run(codes.use(fresh.display, "one")) == fresh
 
 
 def test_codes_of_a_revoked_device_are_void(codes: PairingCodes) -> None:
     theirs, ours = codes.new("run", by="phone"), codes.new("run", by="local")
-    codes.void("phone")
+    asyncio.run(codes.void("phone"))
     assert refused(codes, theirs.display) == "not-signed-in"
-    assert codes.use(ours.display, "one") == ours
+    assert asyncio.run(codes.use(ours.display, "one")) == ours
 
 
 def test_a_server_that_phones_can_reach_shows_a_qr_code(serve: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from stagedoor.errors import BadRequest
+from stagedoor.errors import BadRequest, SessionNotFound
 from stagedoor.service.views import AttachedFile
-from stagedoor.service.workspaces.attachments import attach
+from stagedoor.service.workspaces.attachments import AttachedPicture, attach, attachment_id, read_picture
 
 Script = Callable[..., str]
 PNG = base64.b64decode(
@@ -180,6 +181,7 @@ def test_text_goes_with_a_prompt_and_pictures_only_to_who_takes_them(serve: Any,
                 refused = await room.send("x", attachments=[{"name": "a.out", "content": content}])
                 assert (refused.status_code, why in refused.json()["detail"]) == (400, True), refused.text
             assert not list((server.home / "attachments").rglob("*.png"))
+            assert (await client.get(f"{room.path}/attachment", params={"name": "m/1-a.png"})).status_code == 404
 
     asyncio.run(main())
 
@@ -196,6 +198,22 @@ def test_a_picture_is_what_its_bytes_say(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match="at most 10"):
         attach("Look", [AttachedFile(name="a", content="")] * 11, tmp_path / "n")
     assert not (tmp_path / "n").exists()
+    assert read_picture(tmp_path, attachment_id(images[1])) == AttachedPicture(
+        name="2-x.png", media_type="image/png", content=encoded(PNG)
+    )
+    (tmp_path / "m" / "notes.png").write_bytes(b"<svg/>")
+    (tmp_path / "m" / "link.png").symlink_to(images[0])
+    (tmp_path / "other").symlink_to(tmp_path / "m")
+    (tmp_path / "session").mkdir()
+    opened = set(os.listdir("/dev/fd"))  # noqa: PTH208
+    for folder, name in (
+        *((tmp_path, name) for name in ("m/none.png", "m/notes.png", "m/link.png", "other/2-x.png", "m", "", "\0")),
+        *((tmp_path / "session", name) for name in ("../m/2-x.png", images[1], "m/../../m/2-x.png")),
+        (tmp_path / "no-session", "m/2-x.png"),
+    ):
+        with pytest.raises(SessionNotFound, match="attachment"):
+            read_picture(folder, name)
+    assert set(os.listdir("/dev/fd")) <= opened  # noqa: PTH208
 
 
 def test_files_and_folders_to_choose_from(serve: Any, script: Script, tmp_path: Path) -> None:

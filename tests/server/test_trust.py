@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stagedoor.trust.record import TrustRecord
+
+pytestmark = pytest.mark.usefixtures("no_repository_above")
 
 
 def test_a_folder_is_shown_trusted_and_forgotten(server: Any, tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stagedoor.service import worker as workers
 from stagedoor.service.config.settings import AgentSettings, Limits, Settings
+from stagedoor.service.machines import lost_rings
 from stagedoor.service.service import Service
 from stagedoor.service.views import Question, Record, SessionSpec, SessionView
 from stagedoor.unified.events import Event, decode
+from tests.service.sites import LONG_LEASE, Site
 from tools.postgres import chosen_database
 
 BOUND = 240.0
@@ -146,3 +149,11 @@ class Kit(msgspec.Struct, frozen=True):
 @pytest.fixture
 def kit(tmp_path: Path) -> Kit:
     return Kit(House(tmp_path / "house"))
+
+
+@pytest.fixture
+def site(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(workers, "RENEW_EVERY", 1.0)  # what happens, happens when a test says so
+    monkeypatch.setattr(workers, "HELD", 1.0)
+    monkeypatch.setattr(lost_rings, "LOOK_EVERY", float(LONG_LEASE))
+    return Site(kit, tmp_path)

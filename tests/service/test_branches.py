@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from stagedoor.errors import BadRequest, SessionRunning
+from stagedoor.service.views import SessionSpec
+from stagedoor.service.workspaces import folders_in
+from stagedoor.service.workspaces.files import OtherBranch
 
 
 def _git(folder: Path, *words: str) -> str:
@@ -50,5 +53,42 @@ def test_a_session_on_a_branch_of_its_own(kit: Any, keep: bool) -> None:
                 await service.sessions.finish_worktree(view.id, keep=True)
             await service.sessions.delete(view.id)
             assert list((service.home / "snapshots").iterdir()) == []
+
+    kit.run(main())
+
+
+def test_a_session_begins_at_another_branch(kit: Any, tmp_path: Path) -> None:
+    repository = kit.house.workspace
+    (repository / "inner").mkdir()
+    (repository / "inner" / "a.txt").write_text("one\n")
+    _git(repository, "init", "-q", "-b", "main")
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-qm", "one")
+    _git(repository, "branch", "old")
+    (repository / "inner" / "a.txt").write_text("two\n")
+    _git(repository, "commit", "-qam", "two")
+    _git(repository, "worktree", "add", "-q", "-b", "near", str(repository / "near"))
+    _git(repository, "worktree", "add", "-q", "-b", "far", str(tmp_path / "outside"))
+    near, far = OtherBranch(name="near", path=str(repository / "near" / "inner")), OtherBranch(name="far")
+
+    async def main() -> None:
+        async with kit.house.service(tier="autonomous") as service:
+            settings = service.settings
+            here = await folders_in(str(repository / "inner"), settings)
+            assert (here.branch, here.branches) == ("main", (far, near, OtherBranch(name="old")))
+            linked = await folders_in(str(repository / "near" / "inner"), settings)
+            main_tree = OtherBranch(name="main", path=str(repository / "inner"))
+            assert (linked.branch, linked.branches) == ("near", (far, main_tree, OtherBranch(name="old")))
+            options = {"worktree": True, "cwd": str(repository / "inner")}
+            view, watch = await kit.start_session(
+                service, kit.play([{"shell": "cat a.txt"}], [{"say": "ok"}]), **options, from_branch="old"
+            )
+            await watch.rest()
+            assert view.base == _git(repository, "rev-parse", "old")
+            assert (Path(view.cwd) / "a.txt").read_text() == "one\n"
+            refused = {"new": "there is no branch 'new'; there is: far, main, near, old", "../x": "not a reference"}
+            for name, why in refused.items():
+                with pytest.raises(BadRequest, match=why):
+                    await service.sessions.create(SessionSpec(prompt="x", **options, from_branch=name))
 
     kit.run(main())

@@ -5,93 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stagedoor.engine import milliseconds
-from stagedoor.errors import Fenced, StoreBroken, TooMany
+from stagedoor.errors import AlreadyAnswered, BadRequest, Fenced, SessionEnded, StoreBroken, TooMany, WorkerAway
 from stagedoor.service import worker as workers
-from stagedoor.service.journal import Hub, LocalHub
-from stagedoor.service.running import Role
+from stagedoor.service.identity import first_id, ids_from
+from stagedoor.service.journal import WORKERS, Journal
+from stagedoor.service.machines.lost_rings import LostRings
 from stagedoor.service.service import Service
-from stagedoor.service.sqlite import SqliteStore
 from stagedoor.service.store import Append, Change, Query
-from stagedoor.service.views import QueuedPrompt, Record, SessionSpec, SessionView
-from stagedoor.service.worker import FILE_NAME, WorkerIdentity
+from stagedoor.service.views import QueuedPrompt, Record, SessionSpec, SessionView, WorkerRow
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import Done, Notice, TurnCompleted, TurnStarted, decode
+from tests.service.sites import LONG_LEASE, SharedLog, Site
 
 LONG = 10**15
-
-
-LONG_LEASE = 3600
-"""Seconds."""
-
-
-class SharedLog(SqliteStore):
-    """As one that several processes use: the services of a test, which open and close it each for itself."""
-
-    shared = True
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.users = 0
-        self.unreachable = False
-
-    async def open(self) -> None:
-        self.users += 1
-        if self.users == 1:
-            await super().open()
-
-    async def close(self) -> None:
-        self.users -= 1
-        if self.users == 0:
-            await super().close()
-
-    async def renew(self, worker_id: str, incarnation: str, until: int) -> bool:
-        if self.unreachable:
-            raise StoreBroken("the log is away; wait until it is back")
-        return await super().renew(worker_id, incarnation, until)
-
-
-class Site:
-    """A log, and machines that use it."""
-
-    def __init__(self, kit: Any, folder: Path) -> None:
-        self.kit = kit
-        self.folder = folder
-        self.store = SharedLog(folder / "log.db")
-        self.hub: Hub = LocalHub()
-
-    @asynccontextmanager
-    async def machine(self, name: str, role: Role = "both") -> AsyncGenerator[Service]:
-        home = self.folder / name
-        home.mkdir(exist_ok=True)
-        (home / FILE_NAME).write_bytes(msgspec.json.encode(WorkerIdentity(id=f"id of {name}", name=name)))
-        settings = replace(self.kit.house.settings(), home=str(home), lease=LONG_LEASE)
-        async with Service(settings, store=self.store, hub=self.hub, role=role) as service:
-            if role != "door":  # what each does itself; how requests find it is shown in tests/machines
-                service.sessions, service.questions = service._own_verbs
-            yield service
-
-    async def silence(self, name: str) -> None:
-        """Its lease ends; it does not know yet."""
-        row = next(row for row in await self.store.workers() if row.name == name)
-        assert await self.store.renew(row.id, row.incarnation, milliseconds())
-
-
-@pytest.fixture
-def site(kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(workers, "RENEW_EVERY", 1.0)  # what happens, happens when a test says so
-    monkeypatch.setattr(workers, "HELD", 1.0)
-    return Site(kit, tmp_path)
 
 
 async def nothing_runs() -> bool:
@@ -273,6 +206,229 @@ def test_a_claim_takes_no_more_than_there_are_seats_for(site: Site) -> None:
             await one._running.recover()
             free = await one.sessions.list(Query(limit=10))
             assert sorted(view.id for view in free if view.worker) == names[:2]
+
+    site.kit.run(main())
+
+
+def test_a_session_goes_on_where_the_labels_are_that_it_was_placed_by(site: Site) -> None:
+    site.kit.house.plays([{"say": "a"}], [{"say": "b"}], [{"say": "c"}])
+
+    async def main() -> None:
+        async with site.machine("door", "door"):  # the log stays open
+            await placed()
+
+    async def placed() -> None:
+        async with site.machine("one", labels=("gpu", "big")) as one:
+            options = {"keep_open": True, "needs": ("gpu",), "place": "host:one"}
+            session, watch = await site.kit.start_session(one, "plain", **options)
+            assert owner(session) == ("id of one", "host:one", ("gpu", "host:one"))
+            await watch.until(TurnCompleted)
+        async with site.machine("one") as one:  # without the label: it is nobody's, and nothing wrong is said of it
+            found = await one.sessions.get(session.id)
+            assert (found.worker, found.activity, list(one._running.runners)) == ("", "asleep", [])
+            with pytest.raises(BadRequest, match="does not have the labels gpu"):
+                await one.sessions.resume(session.id, "plain", fork=True)
+        async with site.machine("one", labels=("gpu",)) as one:
+            assert owner(await one.sessions.get(session.id)) == owner(session)
+            await one.sessions.send(session.id, "plain")
+            await site.kit.watch(one, session.id, watch.after).until(TurnCompleted)
+            await one.sessions.cancel(session.id)
+            again = await one.sessions.resume(session.id, "plain")
+            assert owner(again) == owner(session)
+            await one.sessions.cancel(again.id)
+
+    site.kit.run(main())
+
+
+def test_a_session_whose_machine_has_lost_a_label_can_be_ended_and_put_away_and_not_go_on(site: Site) -> None:
+    lost = "needs a machine with the labels gpu, host:one, and one does not have gpu any more"
+
+    async def main() -> None:
+        async with site.machine("door", "door") as door:
+            options = {"keep_open": True, "needs": ("gpu",), "place": "host:one"}
+            async with site.machine("one", labels=("gpu",)) as one:
+                asking = site.kit.play([{"shell": "ls"}], [{"say": "ok"}])
+                first, first_watch = await site.kit.start_session(one, asking, **options)
+                question = await first_watch.question()
+                await one.sessions.send(first.id, "never sent")
+                second, watch = await site.kit.start_session(one, site.kit.play([{"say": "a"}]), **options)
+                await watch.until(TurnCompleted)
+            async with site.machine("one") as one:
+                await put_away(door.sessions, first.id, "cancelled")
+                await put_away(one.sessions, second.id, "done")  # its only turn was over
+                told = await events(one, first.id)
+                assert [event.code for event in told if isinstance(event, Notice)][-1] == "messages_dropped"
+                assert not (await one.questions.get(question.id)).open
+                for view in (first, second):
+                    await door.sessions.delete(view.id)
+                    assert await door.sessions.find(view.id) is None
+
+    async def put_away(verbs: Any, session_id: str, state: str) -> None:
+        going_on: list[Callable[[], Awaitable[object]]] = [
+            lambda: verbs.send(session_id, "more"),
+            lambda: verbs.rewrite(session_id, "m", prompt="more"),
+            lambda: verbs.change_setting(session_id, "model", "m"),
+            lambda: verbs.reconfigure(session_id, model="m"),
+        ]
+        for verb in going_on:
+            with pytest.raises(WorkerAway, match=lost):
+                await verb()
+        assert await verbs.settings(session_id) == ()
+        await verbs.report(session_id)
+        await verbs.workspaces.files(session_id)
+        changed = await verbs.change(session_id, title="new", archived=True)
+        assert (changed.title, changed.archived, changed.activity, changed.worker) == ("new", True, "asleep", "")
+        for _ in range(2):
+            ended = await verbs.cancel(session_id)
+            assert (ended.state, ended.title, ended.archived, ended.queued) == (state, "new", True, 0)
+        with pytest.raises(SessionEnded):
+            await verbs.send(session_id, "more")
+
+    site.kit.run(main())
+
+
+def test_what_changes_hands_is_neither_called_ended_nor_answered(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("one") as one:
+            script = site.kit.play([{"shell": "ls"}], [{"say": "ok"}])
+            view, watch = await site.kit.start_session(one, script, keep_open=True)
+            question = await watch.question()
+            await one._running._kill_all()  # let go of, and not continued yet
+            verbs: dict[str, Callable[[], Awaitable[object]]] = {
+                "answer": lambda: one.questions.answer(question.id, Allow()),
+                "send": lambda: one.sessions.send(view.id, "more"),
+                "interrupt": lambda: one.sessions.interrupt(view.id),
+                "withdraw": lambda: one.sessions.withdraw(view.id, "m"),
+                "change": lambda: one.sessions.change(view.id, title="new"),
+                "reconfigure": lambda: one.sessions.reconfigure(view.id, model="m"),
+                "change_setting": lambda: one.sessions.change_setting(view.id, "model", "m"),
+                "undo": lambda: one.sessions.undo(view.id),
+                "cancel": lambda: one.sessions.cancel(view.id),
+            }
+            for verb in verbs.values():
+                with pytest.raises(WorkerAway, match="just being continued; try again"):
+                    await verb()
+            await one._running.worker.register()
+            await one._running.recover()
+            await verbs["answer"]()
+            await watch.until(lambda event: getattr(event, "code", "") == "woken")
+            await verbs["cancel"]()
+            with pytest.raises(SessionEnded):
+                await verbs["send"]()
+            with pytest.raises(AlreadyAnswered):
+                await verbs["answer"]()
+            assert await nothing_runs()
+
+    site.kit.run(main())
+
+
+def test_what_the_same_request_has_stored_before_is_its_answer(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("one") as one, site.machine("two") as two:
+            script = site.kit.play([{"shell": "ls"}], [{"say": "ok"}])
+            spec = SessionSpec(prompt=script, keep_open=True)
+            views = []
+            for service in (one, one, two):  # its word was lost, and it was sent again, to another machine too
+                with ids_from("create"):
+                    views.append(await service.sessions.create(spec))
+            assert [(view.id, view.worker) for view in views] == [(views[0].id, "id of one")] * 3
+            watch = site.kit.watch(one, views[0].id)
+            question = await watch.question()
+            for _ in range(2):
+                with ids_from("send"):
+                    await one.sessions.send(views[0].id, site.kit.play([{"say": "more"}]))
+            assert len(await one.sessions.messages(views[0].id, queued_only=False)) == 2
+            for _ in range(2):
+                with ids_from("answer"):
+                    assert (await one.questions.answer(question.id, Allow())).decision == Allow()
+            with ids_from("another"), pytest.raises(AlreadyAnswered):
+                await one.questions.answer(question.id, Allow())
+            await watch.until(lambda event: isinstance(event, TurnCompleted) and event.turn == 2)
+            await one.sessions.cancel(views[0].id)
+            assert [type(event) for event in await events(one, views[0].id)].count(TurnStarted) == 2
+
+            # One that has no owner yet is neither begun again nor taken for begun.
+            with ids_from("later"):
+                await site.store.write(SessionView(id=first_id(), agent="understudy", cwd="/", worker="id of one"))
+                with pytest.raises(WorkerAway, match="just being started; try again"):
+                    await two.sessions.create(spec)
+
+    site.kit.run(main())
+
+
+def test_a_log_that_broke_is_tried_again_though_nobody_asks_for_anything(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("one") as one:
+            view, watch = await site.kit.start_session(one, site.kit.play([{"shell": "ls"}], [{"say": "ok"}]))
+            question = await watch.question()
+            one._running.broken(StoreBroken("as when PostgreSQL was away for too long"))
+            assert one._running.fault is not None
+            site.hub.ring(WORKERS)  # as every few seconds
+            while one._running.get(view.id) is None or one._running.fault is not None:
+                await asyncio.sleep(0.01)
+            await one.questions.answer(question.id, Allow())
+            assert isinstance((await watch.rest())[-1], Done)
+
+    site.kit.run(main())
+
+
+def test_late_news_of_an_earlier_epoch_does_not_end_a_session_that_came_back(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("one") as one:
+            view, watch = await site.kit.start_session(one, site.kit.play([{"shell": "ls"}], [{"say": "ok"}]))
+            question = await watch.question()
+            one._running.broken(Fenced("late"), session_id=view.id, epoch=view.epoch - 1)
+            assert not one._running._lost
+            await one.questions.answer(question.id, Allow())
+            assert isinstance((await watch.rest())[-1], Done)
+
+    site.kit.run(main())
+
+
+def test_one_that_was_cut_off_while_it_spoke_for_another_gives_back_what_it_had(site: Site) -> None:
+    async def main() -> None:
+        async with site.machine("two") as two, site.machine("one") as one:
+            view, watch = await site.kit.start_session(one, site.kit.play([{"shell": "ls"}], [{"say": "ok"}]))
+            question = await watch.question()
+            await one._running._kill_all()
+            await site.silence("one")
+            assert await two._running.worker.claim_only(view)
+            await two._running.worker.register()  # it was killed at this moment, and is back
+            await two._running.recover()
+            left = await two.sessions.get(view.id)
+            assert (left.worker, left.activity) == ("", "asleep")
+            await one._running.worker.register()
+            await one._running.recover()
+            await one.questions.answer(question.id, Allow())
+            assert isinstance((await watch.rest())[-1], Done)
+
+    site.kit.run(main())
+
+
+GONE: list[tuple[str, dict[str, Any], bool]] = [
+    ("it is there", {}, False),
+    ("its lease is over", {"until": 1}, True),
+    ("it has come again", {"incarnation": "i2"}, True),
+]
+
+
+@pytest.mark.parametrize(("case", "row", "rings"), GONE, ids=[row[0] for row in GONE])
+def test_rings_that_were_lost_with_a_worker(site: Site, case: str, row: dict[str, Any], rings: bool) -> None:
+    async def main() -> None:
+        await site.store.open()
+        try:
+            lost = LostRings(Journal(site.store, site.hub), lambda: 500)
+            bell = site.hub.bell("any")
+            worker = WorkerRow(id="w1", incarnation="i1", until=1000)
+            await site.store.put_worker(worker)
+            await lost.look()
+            await site.store.put_worker(replace(worker, **row))
+            for rung in (rings, False):  # once
+                await lost.look()
+                assert bell.event.is_set() == rung
+                bell.event.clear()
+        finally:
+            await site.store.close()
 
     site.kit.run(main())
 

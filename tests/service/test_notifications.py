@@ -9,25 +9,29 @@ import hmac
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stagedoor.cli.config import main as config_command
-from stagedoor.errors import ConfigError
+from stagedoor.errors import ConfigError, StoreError
 from stagedoor.service.config.load import load, parse
 from stagedoor.service.config.settings import Settings
+from stagedoor.service.journal import Journal, LocalHub
 from stagedoor.service.ledger import flat_settings
 from stagedoor.service.notify import delivery
-from stagedoor.service.notify.delivery import Notifications, Patience, TargetQueue
+from stagedoor.service.notify.delivery import Destination, Notifications, Patience, TargetQueue
 from stagedoor.service.notify.notices import NtfyTarget, OutgoingNotice, WebhookTarget, occasion_of
-from stagedoor.service.views import SessionView
+from stagedoor.service.sqlite import SqliteStore
+from stagedoor.service.store import Sweep
+from stagedoor.service.views import NoticeRow, SessionView
 from stagedoor.transports.posting import address_problem, post
 from stagedoor.unified.decisions import Allow
-from stagedoor.unified.events import Done, PermissionRequest, TurnCompleted
+from stagedoor.unified.events import Done, Event, PermissionRequest, TurnCompleted
 
 KEY = bytes(range(32))
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
@@ -253,22 +257,237 @@ def test_what_is_worth_telling(event: Any, view: dict[str, Any], expected: str |
     assert occasion_of(SessionView(id="s", agent="understudy", cwd="/", **view), event) == expected
 
 
-def test_a_failure_is_told_once(kit: Any) -> None:
+def test_a_failure_is_told_once(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = Settings(webhooks=("http://127.0.0.1:1/",), webhook_secret=SECRET)
+        journal = Journal(SqliteStore(tmp_path / "log.db"), LocalHub())
+        notifications = Notifications(journal, settings, Counter(), now=lambda: 1)
+        view = SessionView(id="s", agent="understudy", cwd="/", state="failed", turn=2)
+        turn, end = TurnCompleted(status="error", turn=2), Done(status="error", turn=2)
+        tables: list[tuple[list[Event], int]] = [([turn, end], 1), ([turn], 1), ([end], 0)]
+        tables.append(([end], 1))  # it began anew and failed before its first turn
+        for events, count in tables:
+            rows = notifications.notices_of(view, events)
+            assert [json.loads(row.body)["kind"] for row in rows] == ["failed"] * count
+
+    kit.run(main())
+
+
+def test_what_was_not_told_before_a_restart_is_told_after_it(kit: Any) -> None:
+    async def main() -> None:
+        hook = Receiver(-1, 200)
+        async with hook.open() as url:
+            settings = {"webhooks": (url,), "webhook_secret": SECRET, "notify_on": ("done",)}
+            async with kit.house.service(**settings) as service:
+                _, watch = await kit.start_session(service, kit.play([{"say": "hello"}]))
+                await watch.rest()
+                await hook.wait_for(1)  # it hangs when the server stops
+            async with kit.house.service(**settings):
+                first, second = map(verified, await hook.wait_for(2))
+            assert (first["id"], first["kind"]) == (second["id"], "done")
+
+    kit.run(main())
+
+
+@asynccontextmanager
+async def notifying(path: Path) -> AsyncGenerator[tuple[Notifications, SqliteStore]]:
+    store = SqliteStore(path / "log.db")
+    await store.open()
+    notifications = Notifications(Journal(store, LocalHub()), Settings(), Counter(), now=lambda: NOW, patience=QUICK)
+    try:
+        yield notifications, store
+    finally:
+        await notifications._tasks.close()
+        await store.close()
+
+
+NOW = 5
+KINDS = ("question", "done", "failed")
+
+
+def rows_of(*names: str) -> list[NoticeRow]:
+    """One of each kind, in turn."""
+    return [
+        NoticeRow(
+            id=name,
+            session_id="s",
+            at=NOW,
+            body=json.dumps(
+                {"id": name, "kind": KINDS[number % 3], "at": NOW, "content": dict.fromkeys(CONTENT, name)}
+            ).encode(),
+        )
+        for number, name in enumerate(names)
+    ]
+
+
+CONTENT = ("session", "agent", "title", "text")
+
+
+def phone(url: str, **more: Any) -> Destination:
+    target = WebhookTarget("webhook 1", url, SECRET)
+    return Destination(**{"id": "phone", "target": target, "on": frozenset(KINDS), "content": True, **more})
+
+
+async def settled(notifications: Notifications, store: SqliteStore) -> list[tuple[str, ...]]:
+    """Who needs not be told any more, of each notice, when all of this process is done or free again."""
+    while notifications._under_way:
+        await asyncio.sleep(0.01)
+    await notifications.look()
+    assert (notifications._under_way, notifications._finished) == (set(), set())
+    await store.claim_deliveries(notifications._me, (), 0.0)
+    return [row.taken for row in await store.notices(0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, [("n1", True), ("n2", True), ("n3", True), ("n4", True)]),
+        ({"content": False}, [("n1", False), ("n2", False), ("n3", False), ("n4", False)]),
+        ({"on": frozenset({"done", "failed"})}, [("n2", True), ("n3", True)]),  # the others are not for it any more
+        ({"since": NOW + 1}, [("n1", True), ("n2", True), ("n3", True), ("n4", True)]),  # they were for it before
+        (None, []),
+    ],
+)
+@pytest.mark.parametrize("when", ["one is in delivery", "they are being taken"])
+def test_what_waits_for_a_receiver_goes_with_it(
+    kit: Any, tmp_path: Path, when: str, changes: dict[str, Any] | None, told: list[tuple[str, bool]]
+) -> None:
+    """To the one that takes its place, as that wants it; nowhere, where it was removed (``None``)."""
+
+    async def main() -> None:
+        old, new = Receiver(-1), Receiver(200)
+        async with old.open() as old_url, new.open() as new_url, notifying(tmp_path) as (notifications, store):
+            notifications.add(phone(old_url))
+            notifications._running = True
+            for place, (_, queue) in notifications._places.items():
+                notifications._tasks.start(queue.run(), key=place)
+            await store.write(*rows_of("n1", "n2", "n3", "n4"))
+
+            def change() -> None:
+                if changes is None:
+                    notifications.remove("phone")
+                else:
+                    notifications.add(phone(new_url, **changes))
+
+            if when == "one is in delivery":
+                await notifications.look()
+                await old.wait_for(1)
+                change()
+            else:
+                claim_deliveries = store.claim_deliveries
+
+                async def claim(holder: str, wanted: Collection[tuple[str, str]], lease: float) -> Any:
+                    claimed = await claim_deliveries(holder, wanted, lease)
+                    change()
+                    return claimed
+
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(store, "claim_deliveries", claim)
+                    await notifications.look()
+            assert await settled(notifications, store) == [("phone",)] * 4
+            assert [(verified(one)["id"], "content" in verified(one)) for one in new.requests] == told
+
+    kit.run(main())
+
+
+def test_what_waits_behind_one_that_found_nobody_is_done_with_it(kit: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        gone = Receiver(410)
+        async with gone.open() as url, notifying(tmp_path) as (notifications, store):
+            for name, on_closed in (("phone", lambda: notifications.remove("phone")), ("other", lambda: None)):
+                notifications.add(phone(url, id=name), on_closed)
+            await store.write(*rows_of("n1", "n2", "n3"))
+            await notifications.look()
+            notifications.start()
+            assert await settled(notifications, store) == [("other", "phone")] * 3
+            assert len(gone.requests) == 2
+
+    kit.run(main())
+
+
+def test_what_was_told_is_not_told_again_although_the_log_was_away(kit: Any, tmp_path: Path) -> None:
     async def main() -> None:
         receiver = Receiver(200)
-        async with receiver.open() as url:
-            settings = Settings(webhooks=(url,), webhook_secret=SECRET)
-            notifications = Notifications(settings, Counter(), now=lambda: 1)
-            view = SessionView(id="s", agent="understudy", cwd="/", state="failed", turn=2)
-            turn, end = TurnCompleted(status="error", turn=2), Done(status="error", turn=2)
-            notifications.announce(view, [turn, end])
-            notifications.announce(view, [turn])
-            notifications.announce(view, [end])
-            notifications.announce(view, [end])  # it began anew and failed before its first turn
+        async with receiver.open() as url, notifying(tmp_path) as (notifications, store):
+            notifications.add(phone(url))
+            await store.write(*rows_of("n1"))
             notifications.start()
-            await receiver.wait_for(3)
+            with pytest.MonkeyPatch.context() as patch:
+
+                async def away(deliveries: Collection[tuple[str, str]]) -> None:
+                    raise StoreError("away")
+
+                patch.setattr(store, "finish_deliveries", away)
+                while not notifications._finished:
+                    await asyncio.sleep(0.01)
+            notifications.remove("phone")  # nothing is left to look for
             await notifications.stop()
-        assert [verified(one)["kind"] for one in receiver.requests] == ["failed"] * 3
+            await store.claim_deliveries(notifications._me, (), 0.0)  # what it only holds is free from now on
+            assert [row.taken for row in await store.notices(0)] == [("phone",)]
+
+    kit.run(main())
+
+
+@pytest.mark.parametrize("body", [b'{"id":"n0","kind":"of a newer version","at":5}', b"nonsense", b"\xff", b"[]"])
+def test_what_a_newer_version_tells_is_left_to_it(
+    kit: Any, tmp_path: Path, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        receiver = Receiver(200)
+        async with receiver.open() as url, notifying(tmp_path) as (notifications, store):
+            notifications.add(phone(url))
+            unknown = NoticeRow(id="n0", session_id="s", at=NOW, body=body)
+            await store.write(unknown, *rows_of("n1"))
+            notifications.start()
+            await receiver.wait_for(1)
+            await store.write(*rows_of("n2"))
+            await notifications.look()
+            assert [verified(one)["id"] for one in await receiver.wait_for(2)] == ["n1", "n2"]
+            assert await settled(notifications, store) == [(), ("phone",), ("phone",)]
+            await store.write(Sweep(NOW + 1))
+            await notifications.look()
+            assert notifications._unreadable == set()
+
+    kit.run(main())
+    assert [one.message[:33] for one in caplog.records if one.name == "stagedoor.notify"] == [
+        "a notification cannot be read and"
+    ]
+
+
+class CountedRows(list[NoticeRow]):
+    """How often somebody went through it."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[NoticeRow]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_look_reads_what_is_open_and_goes_through_the_rest_once(
+    kit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with notifying(tmp_path) as (notifications, store):
+            notifications.add(phone("http://127.0.0.1:1/"))
+            seen: list[CountedRows] = []
+            stored_notices = store.notices
+
+            async def notices(since: int) -> list[NoticeRow]:
+                seen.append(CountedRows(await stored_notices(since)))
+                return seen[-1]
+
+            monkeypatch.setattr(store, "notices", notices)
+            taken = [replace(row, body=b"not to be read") for row in rows_of("t1", "t2")]
+            await store.write(*taken)
+            await store.claim_deliveries("another", [(row.id, "phone") for row in taken], 3600.0)
+            for number in range(3):
+                await store.write(*rows_of(*(f"n{number}-{at}" for at in range(10))))
+                await notifications.look()
+            await notifications.look()
+            assert [len(rows) for rows in seen] == [12, 22, 32, 32]
+            assert len({rows.times for rows in seen}) == 1
+            assert len(notifications._under_way) == 30
 
     kit.run(main())
 

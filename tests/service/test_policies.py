@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -11,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from stagedoor.drivers.codex.withholding import OWN_TOOLS as CODEX
+from stagedoor.drivers.gemini.tools import OWN_TOOLS as GEMINI
+from stagedoor.drivers.policing import without_denied_tools
+from stagedoor.drivers.qwen.tools import OWN_TOOLS as QWEN
 from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.policy_file import load_policy
 from stagedoor.permissions.rules import Rule
 from stagedoor.service.config.settings import AgentSettings, Settings
-from stagedoor.service.opening import CurrentPolicy
+from stagedoor.service.opening import CurrentPolicy, Opening
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionSpec, SessionView
 from stagedoor.unified.decisions import Allow
@@ -59,6 +65,61 @@ def test_without_a_good_file_even_what_lies_beneath_allows_nothing(tmp_path: Pat
         "deny",
         f"the policy {tmp_path / 'no.yaml'} cannot be read, so nothing is allowed",
     )
+
+
+def test_stacked_and_only_refusing_it_is_as_a_policy_is(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    put(file, RULE.format(action="allow") + "  - action: deny\n    command: ls *\n")
+    rules = [Policy(rules=(Rule(action=action, tool=(action,)),), name=action) for action in ("allow", "ask", "deny")]
+    current, fixed = CurrentPolicy(file), load_policy(file)
+    for one, other in itertools.permutations(rules, 2):
+        for followed, expected in (
+            (current.over_modes(one).stacked_on(other), fixed.over_modes(one).stacked_on(other)),
+            (current.stacked_on(one).over_modes(other), fixed.stacked_on(one).over_modes(other)),
+            (current.over_modes(one).only_refusing(), fixed.over_modes(one).only_refusing()),
+            (current.stacked_on(one).only_refusing(), fixed.stacked_on(one).only_refusing()),
+        ):
+            assert followed.policy is not None
+            assert followed.policy.all_rules == expected.all_rules
+
+
+READS = ("view_image", "read_file", "grep_search", "glob", "list_directory")
+TABLES = {"codex": CODEX, "gemini": GEMINI, "qwen": QWEN}
+
+
+@pytest.mark.parametrize("agent", TABLES)
+@pytest.mark.parametrize(
+    ("text", "accept", "withheld"),
+    [
+        ("default: deny\n", (), True),
+        ("default: deny\nrules:\n  - {action: allow, command: ls *}\n", (), True),
+        ("rules:\n  - {action: deny, operation: read}\n", (), True),
+        ("rules:\n  - {action: deny, operation: read}\n", ("read_file", "search_content", "find_files"), True),
+        ("rules: 5\n", (), True),  # no good file, so nothing is allowed
+        ("default: deny\n", ("read_file", "search_content", "find_files"), False),
+        ("default: deny\nrules:\n  - {action: allow, path: docs/**}\n", (), False),
+        ("default: ask\n", (), False),
+    ],
+)
+def test_what_the_file_denies_is_withheld_where_an_agent_never_asks(
+    agent: str, text: str, accept: tuple[str, ...], withheld: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "rules.yaml"
+    put(file, text)
+    settings = Settings(policy=str(file), agents={agent: AgentSettings(auto_accept=accept)})
+    opening = Opening(settings, tmp_path / "home")
+    view = SessionView(id="s", agent=agent, cwd=str(tmp_path), spec=SessionSpec(prompt="look"))
+
+    def denied() -> set[str]:
+        options = opening.session(view)._engine._options
+        return set(without_denied_tools(options, TABLES[agent], agent).disallowed_tools) & set(READS)
+
+    reading = {tool.name for tool in TABLES[agent]} & set(READS)
+    assert denied() == (reading if withheld else set())
+    put(file, "default: ask\n")
+    assert denied() == set()
+    put(file, "default: deny\nrules:\n  - {action: deny, operation: read}\n")
+    assert denied() == reading
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from stagedoor.service.postgres.hub import PostgresHub
 from stagedoor.service.postgres.log import PostgresStore
 from stagedoor.service.service import Service
 from stagedoor.service.store import Append, Fence, Query, Remember, Store, Sweep, Trim
-from stagedoor.service.views import Command
+from stagedoor.service.views import Command, NoticeRow, OneTimeCode
 from stagedoor.unified.decisions import Allow
 from tests.service.conformance.engines import ANSWERED, CHANGED, DEVICE, SPENT, question, records, run, view, worker
 from tools.postgres import cluster, empty_database
@@ -137,7 +138,7 @@ async def _claimed(store: Store) -> int:
 
 LOST: list[tuple[str, Callable[[Store], Awaitable[Any]], Any]] = [
     ("changes", lambda store: store.write(CHANGED, Append("s1", records(2, 3))), None),  # type: ignore[dict-item, list-item]
-    ("answer", lambda store: store.answer(question(1, open=False, decision=Allow()), Command(id="c1", kind="x")), True),
+    ("answer", lambda store: store.answer(question(1, open=False, decision=Allow())), True),
     (
         "command",
         lambda store: store.put_command(Command(id="c1", kind="x", key="k")),
@@ -427,19 +428,29 @@ def test_a_worker_does_not_see_devices(url: str, capsys: pytest.CaptureFixture[s
         async with opened(door) as store:
             await store.write(DEVICE, ANSWERED, view(), CHANGED, Append("s1", records(1, 500)))
             assert await store.devices() == [DEVICE]
+            for letter in "AB":
+                digest = hashlib.sha256(letter.encode()).digest()
+                await store.admission.put_code(OneTimeCode(digest=digest, scope="worker"), 600)
         async with opened(working) as store:
+            assert await store.admission.enrol("w1", "A")
             await store.put_worker(worker("w1", until=10**15))
             [claimed] = await store.claim("w1", "i1", labels=(), limit=9, now=1)
             await store.write(Fence("s1", claimed.epoch), Append("s1", records(501, 501)), question(1), SPENT)
-            assert await store.answer(question(1, open=False), Command(id="c1", kind="x", session_id="s1"))
+            assert await store.answer(question(1, open=False))
+            await store.put_command(Command(id="c1", kind="x", session_id="s1"))
+            notice = NoticeRow(id="n1", session_id="s1", at=1, body=b"{}")
+            await store.write(Fence("s1", claimed.epoch), notice)
+            assert await store.claim_deliveries("w1", [("n1", "hook")], 60.0) == {("n1", "hook")}
             assert await store.take("c1", claimed.epoch)
             await store.write(Sweep(1), Remember("a", b"b"), Trim("s1", 9))
-            for secret in (store.devices(), store.done("k"), store.write(DEVICE)):
+            for secret in (store.devices(), store.done("k"), store.write(DEVICE), store.secrets()):
                 with pytest.raises(StoreBroken, match=r"permission denied.*stagedoor log grant"):
                     await secret
             assert await store.records("s1", 500, 9) == records(501, 501)
         settings = Settings(home=str(tmp_path), database=working, agents={"understudy": AgentSettings()})
-        async with Service(settings, role="worker") as service:
+        service = Service(settings, role="worker")
+        service.worker.code = "B"
+        async with service:
             assert "agent:understudy" in service.worker.labels
 
     run(admin(*(f"CREATE ROLE {name} LOGIN" for name in roles)))

@@ -14,7 +14,8 @@ from stagedoor.permissions.audit import FILE_NAME, Verification, verify
 from stagedoor.service.question_rows import answered
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.views import Command, Question, SessionView
+from stagedoor.service.store import Fence
+from stagedoor.service.views import Question, SessionView
 from stagedoor.unified.decisions import Allow, Decision, Deny
 from stagedoor.unified.events import (
     Done,
@@ -116,13 +117,13 @@ class LateDisk(SqliteStore):
         super().__init__(path)
         self.report: AsyncIterator[Event]
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
         if self.stored_first:
-            won = await super().answer(question, command)
+            won = await super().answer(question, fence=fence)
         async for event in self.report:
             if isinstance(event, PermissionResolved):
                 break
-        return won if self.stored_first else await super().answer(question, command)
+        return won if self.stored_first else await super().answer(question, fence=fence)
 
 
 @pytest.mark.parametrize("stored_first", [True, False])

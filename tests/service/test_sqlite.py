@@ -118,7 +118,7 @@ def test_an_older_file_becomes_a_new_one(tmp_path: Path, version: int) -> None:
     for number in range(version):
         db.executescript(schema.MIGRATIONS[number] + f"PRAGMA user_version={number + 1};")
     if version:
-        db.execute("INSERT INTO records VALUES('s1', 1, 1001, 'text', ?)", (b'{"a":1}',))
+        db.execute("INSERT INTO records(session, seq, at, type, body) VALUES('s1', 1, 1001, 'text', ?)", (b'{"a":1}',))
     db.close()
 
     async def use(store: SqliteStore) -> list[object]:

@@ -13,8 +13,8 @@ from stagedoor.service.config.settings import Limits
 from stagedoor.service.journal import DAY, Upkeep
 from stagedoor.service.service import Service
 from stagedoor.service.sqlite import SqliteStore
-from stagedoor.service.store import Change, Query
-from stagedoor.service.views import Command, IdempotentReply, Question, QueuedPrompt, SessionSpec
+from stagedoor.service.store import Change, Fence, Query
+from stagedoor.service.views import IdempotentReply, Question, QueuedPrompt, SessionSpec
 from stagedoor.unified.decisions import Allow, Deny
 from stagedoor.unified.events import Done, PermissionResolved, TurnCompleted, TurnStarted
 
@@ -35,8 +35,8 @@ class SlowDisk(SqliteStore):
         if any(isinstance(change, QueuedPrompt) and change.state == "queued" for change in changes):
             await self._tell()
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
-        won = await super().answer(question, command)
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
+        won = await super().answer(question, fence=fence)
         await self._tell()
         return won
 

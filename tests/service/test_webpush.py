@@ -22,7 +22,7 @@ from stagedoor.errors import BadRequest, ConnectionLost, NotAllowed, SessionNotF
 from stagedoor.service.config.load import parse
 from stagedoor.service.notify.delivery import Patience, TargetQueue
 from stagedoor.service.notify.notices import NoticeContent, OutgoingNotice, PushTarget
-from stagedoor.service.notify.receivers import PushKeys, ReceiverBody, SubscriptionBody, push_row
+from stagedoor.service.notify.receivers import ROW, PushKeys, ReceiverBody, SubscriptionBody, push_row
 from stagedoor.service.notify.webpush import (
     LONGEST_MESSAGE,
     base64_of,
@@ -32,8 +32,10 @@ from stagedoor.service.notify.webpush import (
     padded,
     push_key,
 )
+from stagedoor.service.store import Secret
 from stagedoor.service.views import Device
 from stagedoor.transports.posting import is_public, post
+from tests.service.sites import Site
 from tests.service.test_notifications import QUICK, Receiver
 
 AUTH = bytes(range(16))
@@ -255,13 +257,52 @@ def test_subscriptions_outlive_a_restart_and_end_with_their_device(kit: Any) -> 
                 assert [view.id for view in service.receivers.list()] == ["three"]
             async with kit.house.service(**settings) as service:
                 assert [view.id for view in service.receivers.list()] == ["three"]
-                for name in ("one", "two"):
-                    assert await service._store.setting(push_row(name)) is None
+                assert [name for name in await service._store.secrets() if name.startswith("push")] == [
+                    push_row("three")
+                ]
                 await service.receivers.unsubscribe("three")
                 (Path(service.home) / "push-key.pem").unlink()
             async with kit.house.service(**settings) as service:
                 assert service.receivers.list() == []
                 assert (await service.receivers.push_state("one")).public_key != before.public_key
+
+    kit.run(main())
+
+
+def test_only_the_subscription_that_is_no_more_is_removed(kit: Any, tmp_path: Path) -> None:
+    """A browser subscribes anew at one door; another one, which has not heard of it, is told that the old one is gone.
+    What a newer version wrote is left alone."""
+
+    async def main() -> None:
+        receiver, site = Receiver(410), Site(kit, tmp_path)
+        async with receiver.open() as url:
+            hosts = (host_of(url),)
+            async with (
+                site.machine("one", "door", push_hosts=hosts) as one,
+                site.machine("two", "door", push_hosts=hosts) as two,
+            ):
+                await one.devices.save(device("phone"))
+                for number, name in enumerate(("old", "new")):
+                    body = SubscriptionBody(endpoint=f"{url}&{name}", keys=KEYS)
+                    await one.receivers.subscribe("phone", "phone", body)
+                    assert number or (await two.receivers.push_state("phone")).subscribed
+                stored = await site.store.secrets()
+                assert "any more" in (await two.notifications.test("phone")).problem
+                await two.receivers.close()
+                assert await site.store.secrets() == stored
+                assert (await two.receivers.push_state("phone")).subscribed
+                await two.notifications.test("phone")
+                await two.receivers.close()
+                assert [line.split()[1][-3:] for line, _, _ in receiver.requests] == ["old", "new"]
+                assert push_row("phone") not in await site.store.secrets()
+
+                unknown = {f"{ROW}x": b'{"id":"x","body":{"kind":"of a newer version"}}', push_row("phone"): b"{}"}
+                await site.store.write(*(Secret(name, value) for name, value in unknown.items()))
+                added = await one.receivers.add(ReceiverBody(kind="ntfy", url=url))
+                assert [view.id for view in one.receivers.list()] == [added.id]
+                await one.receivers.remove(added.id)
+                left = await site.store.secrets()
+                assert {name: left.get(name) for name in unknown} == unknown
 
     kit.run(main())
 

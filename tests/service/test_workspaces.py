@@ -29,6 +29,7 @@ from stagedoor.service.workspaces import git as tracking
 from stagedoor.service.workspaces.files import FileEntry, FileText, Listing
 from stagedoor.service.workspaces.git import ChangedFile, GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.watch import FileTouched, Touched
+from stagedoor.shadow_git.reading import LARGEST_NEW_FILE
 
 BOUND = 240.0
 
@@ -172,6 +173,28 @@ def test_what_was_not_committed_before_the_session_is_not_told_as_its_own(reposi
     assert git(repository, "count-objects") == objects, "the repository is the user's"
     asyncio.run(workspaces(repository).forget("s"))
     assert list((repository.parent / "kept").iterdir()) == []
+
+
+@pytest.mark.parametrize("before", [0, 1, 3000])
+def test_a_repository_without_a_commit_stands_as_it_is(before: int, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    git(work, "init", "-q", "-b", "main")
+    for number in range(before):
+        (work / f"{number}.txt").write_text("before\n")
+    with (work / "large.bin").open("wb") as file:
+        file.truncate(LARGEST_NEW_FILE + 1)
+
+    async def main() -> WorkspaceDiff:
+        _, base = await workspaces(work).standing("s", work)
+        (work / "new.txt").write_text("since\n")
+        git(work, "add", "*.txt")
+        git(work, "commit", "-q", "-m", "First")
+        return await workspaces(work, base).diff("s")
+
+    report = asyncio.run(main())
+    assert (report.files, report.insertions) == (1, 1)
+    assert "+since" in report.diff
 
 
 def test_a_clean_folder_stands_at_its_commit(repository: Path) -> None:

@@ -21,6 +21,7 @@ from stagedoor.transports.confinement.mechanism import CHOSEN_BY, MEANS_OF, Mean
 from stagedoor.transports.confinement.mounts import mounts_of
 from stagedoor.transports.launch import Confinement, EndInput, Launch, Signal
 from stagedoor.transports.process import ChildProcess
+from tests.processes import SETSID
 
 BOUND = 240.0
 EVERY_MEANS: tuple[Means, ...] = MEANS_OF.get(sys.platform, ())
@@ -265,7 +266,7 @@ def test_a_signal_reaches_the_agent_and_its_code_comes_back(ground: Ground, mean
 def test_nothing_of_its_tree_is_left_when_it_is_stopped(ground: Ground, means: Means) -> None:
     mark = f"stagedoor-{ground.folder.name}"
     sleeper = f"exec -a {mark} sleep 600"
-    script = f"setsid bash -c '{sleeper}' & bash -c 'trap \"\" TERM INT; {sleeper}' & echo ready; wait"
+    script = f"{SETSID} bash -c '{sleeper}' & bash -c 'trap \"\" TERM INT; {sleeper}' & echo ready; wait"
 
     async def run() -> None:
         launch = Launch(

@@ -213,7 +213,7 @@ def test_sending_to_a_child_that_has_ended() -> None:
     [
         (Launch(argv=("/nonexistent/agent",), cwd="/"), "could not start '/nonexistent/agent': No such file"),
         (Launch(argv=("/etc/passwd",), cwd="/"), "could not start '/etc/passwd': Permission denied"),
-        (Launch(argv=("/bin/true",), cwd="/nonexistent"), "the working directory '/nonexistent' does not exist"),
+        (Launch(argv=("/bin/sh",), cwd="/nonexistent"), "the working directory '/nonexistent' does not exist"),
     ],
 )
 def test_what_cannot_be_started_says_why(launch: Launch, message: str) -> None:
@@ -396,8 +396,18 @@ def test_find_executable(tmp_path: Path) -> None:
     env = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     assert find_executable("agent", env=env) == str(program)
     assert find_executable("agent", env={"PATH": "", "HOME": str(tmp_path)}, hints=("~/.",)) == str(program)
-    with pytest.raises(NotInstalled, match=f"other was not found; looked in {tmp_path}. Install it with: npm i other"):
+    with pytest.raises(NotInstalled, match=r"other was not found. Install it with: npm i other \(looked in the PATH\)"):
         find_executable("other", env=env, install="npm i other")
-    with pytest.raises(NotInstalled, match="'/no/such' is not an executable program; correct the path"):
+    with pytest.raises(NotInstalled, match="'/no/such' is not an executable program: correct the path"):
         find_executable("agent", executable="/no/such", env=env)
     assert asyncio.run(read_version(str(program))) == (1, 20, 3)
+
+
+def test_a_child_that_closes_its_output_and_stays_is_ended() -> None:
+    async def main() -> None:
+        launch = python("import os, time; print('last', flush=True); os.close(1); time.sleep(600)")
+        async with await ChildProcess.start(launch) as process:
+            assert [batch async for batch in process.batches()] == [[b"last"]]
+            assert (await process.exited(lingering=0.01)).code == -signal.SIGKILL
+
+    asyncio.run(main())

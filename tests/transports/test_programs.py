@@ -16,7 +16,7 @@ import pytest
 from stagedoor.errors import LaunchError
 from stagedoor.transports.guard.processes import descendants
 from stagedoor.transports.programs import Finished, ProgramOverdue, Programs, ProgramStopped, run_blocking, run_program
-from tests.processes import is_running
+from tests.processes import SETSID, is_running
 
 BOUND = 240.0
 SH = "/bin/sh"
@@ -98,7 +98,7 @@ def test_nothing_outlives_us_when_we_are_killed(tmp_path: Path) -> None:
     """The program ignores what can be ignored, and has a child in a process session of its own."""
     folder = tmp_path / "made for it"
     new, pids_file = tmp_path / "pids.new", tmp_path / "pids"
-    script = f"trap '' TERM HUP INT; setsid sleep 1000 & echo $! $$ > {new}; mv {new} {pids_file}; wait"
+    script = f"trap '' TERM HUP INT; {SETSID} sleep 1000 & echo $! $$ > {new}; mv {new} {pids_file}; wait"
     code = (
         "import sys, os; from stagedoor.transports.programs import Programs\n"
         f"programs = Programs([{str(folder)!r}]); os.mkdir({str(folder)!r})\n"

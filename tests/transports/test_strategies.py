@@ -101,6 +101,31 @@ def test_we_read_processes_by_the_same_strategy(stranger: subprocess.Popen[bytes
         shell.communicate()
 
 
+ABOVE = "from stagedoor.transports.guard.processes import variable_above; print(variable_above('STAGEDOOR_ABOVE'))"
+CHAIN = """
+import json, os, subprocess, sys
+values, last, own = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+env = {name: value for name, value in os.environ.items() if name != "STAGEDOOR_ABOVE"}
+if not values:
+    sys.exit(subprocess.call([sys.executable, "-c", last], env=env))
+first, *rest = values
+env |= {"STAGEDOOR_ABOVE": first} if first else {}
+sys.exit(subprocess.call([sys.executable, "-c", own, json.dumps(rest), last, own], env=env))
+"""
+
+
+@pytest.mark.usefixtures("each_strategy")
+@pytest.mark.parametrize(
+    ("values", "seen"),
+    [(["first"], "first"), (["first", "", ""], "first"), (["first", "second"], "second"), ([], "")],
+    ids=["the program above", "one far above", "the nearest", "nobody"],
+)
+def test_a_variable_of_a_program_above(values: list[str], seen: str) -> None:
+    """Some agents pass little of their environment on to what they start."""
+    words = [sys.executable, "-c", CHAIN, json.dumps(values), ABOVE, CHAIN]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == seen
+
+
 # ------------------------------------------------------------------------------------------------------------- refusal
 
 

@@ -10,6 +10,8 @@ import pytest
 from stagedoor.trust.folders import is_covered, trust_subject
 from stagedoor.trust.record import TrustRecord
 
+pytestmark = pytest.mark.usefixtures("no_repository_above")
+
 
 def repository(folder: Path) -> Path:
     folder.mkdir(parents=True)

@@ -14,6 +14,8 @@ from stagedoor.trust.record import TrustRecord
 from stagedoor.unified.events import ProjectFile
 from stagedoor.unified.options import Options
 
+pytestmark = pytest.mark.usefixtures("no_repository_above")
+
 PATHS = (
     ProjectPath(".x/settings", "settings"),
     ProjectPath(".x/tools", "tools", "repository"),

@@ -1,6 +1,8 @@
 """An MCP server, written with the official package."""
 
-from mcp.server.mcpserver import MCPServer
+import base64
+
+from mcp.server.mcpserver import Image, MCPServer
 
 server = MCPServer("sums")
 
@@ -8,6 +10,14 @@ server = MCPServer("sums")
 @server.tool()
 def add(a: int, b: int) -> str:
     return str(a + b)
+
+
+PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+
+
+@server.tool()
+def draw() -> Image:
+    return Image(data=base64.b64decode(PICTURE), format="png")
 
 
 @server.tool()

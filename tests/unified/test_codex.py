@@ -34,8 +34,10 @@ from stagedoor.drivers.codex.exec_dictionary import ExecDictionary
 from stagedoor.drivers.codex.opening import native_answer
 from stagedoor.drivers.codex.rights import allowed_unasked, asks, config_of
 from stagedoor.drivers.codex.tools import plain_command
-from stagedoor.drivers.codex.withholding import SHELL_FEATURES
+from stagedoor.drivers.codex.withholding import SHELL_FEATURES, unasked_tools_off
 from stagedoor.errors import NotSupported
+from stagedoor.permissions.policy import Policy
+from stagedoor.permissions.rules import Rule
 from stagedoor.transports.launch import Exited, Stalled
 from stagedoor.unified.decisions import Allow
 from stagedoor.unified.events import (
@@ -626,11 +628,12 @@ def test_rights(
     mode = fields.get("approval") or fields.get("tier")
     read_only = fields.get("tier") == "dry-run" or fields.get("sandbox") == "readOnly"
     free = mode in ("autonomous", "autoAll", "askDangerous") and not read_only
+    typing = () if mode in ("autonomous", "autoAll") and not read_only else ("unified_exec_tty",)
     assert (config.sandbox_mode, config.approval_policy, config.network_access, config.disable) == (
         sandbox,
         policy,
         network,
-        disabled if free else (*disabled, "image_generation"),
+        (*disabled, *typing, *(() if free else ("image_generation",))),
     )
     questions = driver == "app-server" and policy is ALL  # its own ones, where somebody may be there to answer
     assert config.enable == (("default_mode_request_user_input",) if questions else ())
@@ -641,12 +644,30 @@ def test_rights(
     assert asks(options) == (policy is ALL or (driver == "exec" and sandbox is not FULL and "tier" not in fields))
 
 
+@pytest.mark.parametrize(
+    ("rules", "typing"),
+    [
+        ((), True),
+        (({"action": "deny", "risk": ("high",)},), False),
+        (({"action": "ask", "risk": ("low",)},), False),
+        (({"action": "deny", "command": ("curl *",)},), False),
+        (({"action": "deny", "tool": ("web_search",)},), True),
+    ],
+)
+def test_input_for_commands_needs_a_policy_that_allows_every_risk(
+    rules: tuple[dict[str, Any], ...], typing: bool, tmp_path: Path
+) -> None:
+    policy = Policy(rules=tuple(Rule(**rule) for rule in rules), default="allow")
+    options = Options(cwd=str(tmp_path), env={"HOME": str(tmp_path)}, inherit_env=False, policy=policy)
+    assert ("write_stdin" not in unasked_tools_off(options)) == typing
+
+
 def test_rules_of_the_user_cost_a_dry_run_its_shell(tmp_path: Path) -> None:
     rules = tmp_path / ".codex" / "rules"
     rules.mkdir(parents=True)
     (rules / "default.rules").write_text('prefix_rule(pattern=["touch"], decision="allow")\n')
     options = Options(cwd=str(tmp_path), tier="dry-run", env={"HOME": str(tmp_path)}, inherit_env=False)
-    assert config_of(options, "app-server").disable == (*SHELL_FEATURES, "image_generation")
+    assert config_of(options, "app-server").disable == (*SHELL_FEATURES, "unified_exec_tty", "image_generation")
     assert config_of(options, "exec").ignore_rules
     assert catalog.agent("codex").choose_driver(options) == "exec"
     free = Options(cwd=str(tmp_path), tier="autonomous", env={"HOME": str(tmp_path)}, inherit_env=False)

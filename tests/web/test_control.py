@@ -4,6 +4,7 @@ session's pickers, what the agents' own programs have stored, forms, and who dec
 from __future__ import annotations
 
 import re
+import subprocess
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_a_new_session_is_there_at_once_and_chosen_with_a_thumb(visit: Any, stag
     expect(dialog.locator(".path")).to_contain_text(f"picked-{size} · main")
     dialog.get_by_role("button", name="Use this folder").click()
     expect(page.get_by_label("Project folder")).to_have_value(str(folder))
-    expect(page.get_by_text("git branch main")).to_be_visible()
+    expect(page.get_by_label("Git branch").locator("option")).to_have_text(["main"])
     page.get_by_label("Model").fill("understudy-mini")
     page.get_by_text("Full auto").click()
     prompt = page.get_by_label("Prompt")
@@ -109,6 +110,30 @@ def test_a_new_session_is_there_at_once_and_chosen_with_a_thumb(visit: Any, stag
     page.goto(f"{stage.url}/#/new")
     page.locator(".recent").get_by_role("button", name=f"picked-{size}").click()
     expect(page.get_by_label("Project folder")).to_have_value(str(folder))
+
+
+def test_another_branch_has_a_folder_or_gets_one(visit: Any, stage: Any) -> None:
+    folder = stage.folder("branches")
+    for words in (["branch", "old"], ["worktree", "add", "-q", "-b", "near", str(stage.root / "near")]):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    page = visit("#/new", "phone")
+    page.get_by_label("Understudy").check()
+    page.get_by_label("Project folder").fill(str(folder))
+    page.get_by_label("Project folder").press("Tab")
+    branch, own = page.get_by_label("Git branch"), page.get_by_label("Work in a git worktree of its own")
+    expect(branch.locator("option")).to_have_text(["main", "near (in near)", "old"])
+    branch.select_option("near")
+    expect(page.get_by_label("Project folder")).to_have_value(str(stage.root / "near"))
+    expect(branch.locator("option")).to_have_text(["near", "main (in branches)", "old"])
+    expect(own).not_to_be_checked()
+    branch.select_option("old")
+    expect(own).to_be_checked()
+    expect(own).to_be_disabled()
+    page.get_by_label("Prompt").fill(stage.script([{"say": "Here."}]))
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".reply")).to_contain_text("Here.")
+    view = stage.session(page.url.rpartition("/")[2])
+    assert (view["worktree"], view["wanted"]["fromBranch"]) == ("open", "old")
 
 
 def test_who_decided_is_named_and_what_is_remembered_is_shown(visit: Any, stage: Any) -> None:
@@ -145,3 +170,27 @@ def test_code_is_copied_with_a_tap(visit: Any, stage: Any) -> None:
     page.locator(".prose .copyable").get_by_role("button", name="Copy").click()
     expect(page.locator(".toast")).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "make test\n"
+
+
+def test_what_is_drawn_anew_under_a_hand_keeps_its_click_and_its_focus(visit: Any, stage: Any) -> None:
+    session = stage.start([{"say": "Here."}], title="Before the press")
+    stage.idle(session)
+    page = visit(f"#/s/{session}")
+    heading = page.locator("session-view h1")
+    expect(heading).to_have_text("Before the press")
+    more = page.get_by_role("button", name="More")
+    rename = f"/api/sessions/{session}"
+
+    more.focus()
+    stage.http.patch(rename, json={"title": "While it has the focus"})
+    expect(heading).to_have_text("While it has the focus")
+    expect(more).to_be_focused()
+
+    more.hover()
+    page.mouse.down()
+    stage.http.patch(rename, json={"title": "While it is pressed"})
+    expect(page.locator(f'li[data-id="{session}"] .title')).to_have_text("While it is pressed")  # the page knows it
+    expect(heading).to_have_text("While it has the focus")
+    page.mouse.up()
+    expect(page.get_by_role("dialog", name="Session")).to_be_visible()
+    expect(heading).to_have_text("While it is pressed")

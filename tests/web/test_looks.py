@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from stagedoor.server.page import BUNDLE, files
+from stagedoor.server.page import BUNDLE, STYLES, files
 from stagedoor.service.views import TurnUsage
 from stagedoor.unified.events import Usage
 from tools.browser import FLAGS, find_browser
@@ -93,8 +93,8 @@ def test_everybody_can_use_every_view(
         expect(page.locator(".skeleton")).to_have_count(0)
         expect(page.locator(".settling")).to_have_count(0)
         report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-        for violation in report["violations"]:
-            if violation["impact"] in ("serious", "critical"):
+        for violation in [*report["violations"], *contrast_in_the_other_theme(page, theme)]:
+            if is_serious(violation):
                 problems.setdefault(name, []).append(
                     f"{violation['id']}: {violation['nodes'][0]['html'][:160]} {violation['nodes'][0]['any']}"
                 )
@@ -107,6 +107,66 @@ def test_everybody_can_use_every_view(
     assert problems == {}
 
 
+DIALOGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    # name of the dialog: where it is opened, and the buttons that lead to it
+    "Session": ("session", ("More",)),
+    "Changes": ("session", ("More", "View diff")),
+    "Undo": ("session", ("More", "View diff", "Undo…")),
+    "Files": ("session", ("More", "Files")),
+    "shop.py": ("session", ("More", "Files", "shop.py")),
+    "Choose a folder": ("new", ("Browse",)),
+    "Keyboard shortcuts": ("list", ()),
+    "Commands": ("list", ()),
+}
+
+
+@pytest.mark.parametrize(("size", "theme"), [("phone", "dark"), ("desk", "light")])
+def test_everybody_can_use_every_dialog(
+    visit: Any, scene_stays: None, scene: dict[str, str], stage: Any, size: str, theme: str
+) -> None:
+    """axe-core finds nothing serious; each is closed with Escape, and one sees where one is."""
+    import axe_playwright_python
+
+    page = visit("", size, theme=theme)
+    page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
+    problems: dict[str, list[str]] = {}
+    for name, (where, buttons) in DIALOGS.items():
+        page.goto(f"{stage.url}/{scene[where]}")
+        page.locator(READY[where]).first.wait_for()
+        if name == "Keyboard shortcuts":
+            page.keyboard.press("?")
+        elif name == "Commands":
+            page.keyboard.press("Control+k")
+        for label in buttons:
+            page.get_by_role("button", name=label, exact=True).last.click()
+        dialog = page.get_by_role("dialog", name=name, exact=True)
+        expect(dialog).to_be_visible()
+        report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
+        violations = [*report["violations"], *contrast_in_the_other_theme(page, theme)]
+        found = [f"{one['id']}: {one['nodes'][0]['html'][:160]}" for one in violations if is_serious(one)]
+        if found:
+            problems[name] = found
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            problems.setdefault(name, []).append("wider than the screen")
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+        for _ in range(page.locator("dialog[open]").count()):
+            page.keyboard.press("Escape")
+    assert problems == {}
+
+
+def contrast_in_the_other_theme(page: Any, theme: str) -> list[Any]:
+    """All else that axe-core looks at is the same in both."""
+    page.emulate_media(color_scheme="light" if theme == "dark" else "dark")
+    report = page.evaluate("axe.run(document, { resultTypes: ['violations'], runOnly: ['color-contrast'] })")
+    page.emulate_media(color_scheme=theme)
+    return list(report["violations"])
+
+
+def is_serious(violation: Any) -> bool:
+    return violation["impact"] in ("serious", "critical")
+
+
 def test_the_pairing_view_can_be_used_by_everybody(visit: Any, scene_stays: None, scene: object) -> None:
     import axe_playwright_python
 
@@ -115,9 +175,7 @@ def test_the_pairing_view_can_be_used_by_everybody(visit: Any, scene_stays: None
     page.get_by_label("Pairing code").wait_for()
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
     report = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    assert [
-        violation["id"] for violation in report["violations"] if violation["impact"] in ("serious", "critical")
-    ] == []
+    assert [violation["id"] for violation in report["violations"] if is_serious(violation)] == []
 
 
 def test_dark_and_light_and_a_choice_that_stays(visit: Any, scene_stays: None, scene: object) -> None:
@@ -179,6 +237,6 @@ def test_a_phone_can_install_it(browser: Any, stage: Any, short_folder: Path) ->
 def test_the_service_worker_stores_every_file_that_the_page_loads() -> None:
     """All but the PNG icons: only a system that installs the page, or shows a notification, loads those."""
     worker = files()["/sw.js"].read_text()
-    loaded = {BUNDLE, *(path for path in files() if not path.endswith((".js", ".png")))}
+    loaded = {BUNDLE, STYLES, *(path for path in files() if not path.endswith((".js", ".css", ".png")))}
     stored = worker.partition("FILES = [")[2].partition("]")[0]
-    assert {path for path in (*files(), BUNDLE) if f'"{path}"' in stored} == loaded
+    assert {path for path in (*files(), BUNDLE, STYLES) if f'"{path}"' in stored} == loaded

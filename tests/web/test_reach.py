@@ -34,6 +34,18 @@ def test_an_open_question_has_its_buttons_in_reach(visit: Any, stage: Any, name:
     visit.in_reach(page, "Allow once")
 
 
+def test_a_slow_phone_arrives_at_the_end_too(visit: Any, stage: Any) -> None:
+    session = stage.start([{"say": "Short."}, *CARDS["an edit"]], [{"say": "ok"}], approval="ask")
+    stage.until(lambda: stage.http.get(f"/api/sessions/{session}").json()["openQuestions"] == 1)
+    page = visit("#/", "phone")
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 10})
+    page.goto(f"{stage.url}/#/s/{session}")
+    visit.in_reach(page, "Allow once")
+    expect(page.get_by_role("button", name="Latest")).to_be_hidden()
+    page.locator("virtual-list").evaluate("list => { list.scrollTop = 0 }")
+    expect(page.get_by_role("button", name="Latest")).to_be_visible()
+
+
 def test_the_end_of_a_long_output_is_shown_and_the_rest_on_request(visit: Any, stage: Any) -> None:
     session = stage.start([{"shell": "seq 1 20000; echo boom >&2; exit 3"}], [{"say": "ok"}], approval="autoAll")
     page = visit(f"#/s/{session}", "phone")
@@ -47,6 +59,30 @@ def test_the_end_of_a_long_output_is_shown_and_the_rest_on_request(visit: Any, s
         more.click()
     assert output.evaluate("box => box.textContent.startsWith('1\\n2\\n')")
     expect(page.get_by_text("export the session")).to_have_count(0)
+
+
+LEFT_OUT: dict[str, tuple[list[dict[str, Any]], str]] = {
+    # what is long, and where it is shown
+    "a reply": ([{"say": "word " * 9000 + "the last word"}], ".reply"),
+    "a plan of steps": ([{"call": {"tool": "read_file", "input": {"path": "a" * 50000 + "the last word"}}}], ".input"),
+    "an edit": ([{"write_file": {"path": "a", "content": "line\n" * 900 + "the last word"}}], f"{OPEN} .diff"),
+    "a line": ([{"write_file": {"path": "a", "content": "line " * 900 + "the last word"}}], f"{OPEN} .code"),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_long_is_shown_to_its_end(visit: Any, stage: Any, name: str) -> None:
+    replies, where = LEFT_OUT[name]
+    session = stage.start(replies, [{"say": "ok"}], approval="ask")
+    page = visit(f"#/s/{session}", "phone")
+    if where == ".input":
+        page.locator(".tool summary").click()
+    place = page.locator(where).first
+    more = place.get_by_role("button", name="Show more")
+    expect(more).to_be_visible()
+    while more.is_visible():
+        more.click()
+    expect(place).to_contain_text("the last word")
 
 
 def test_output_is_followed_while_it_runs(visit: Any, stage: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from typing import Any
 
@@ -72,6 +73,9 @@ def test_the_composer_completes_attaches_and_chooses(visit: Any, stage: Any, siz
     field.press_sequentially("/de")
     page.get_by_role("option", name="demo").click()
     expect(field).to_have_value("/demo ")
+    expect(page.get_by_role("meter", name=re.compile(r"^Context: [\d,]+ of [\d,]+ tokens$"))).to_be_visible()
+    status = page.locator(".status-line").evaluate("line => line.clientHeight")
+    assert status <= (64 if size == "phone" else 40)  # words are not broken into a column
     permissions = page.get_by_label("Permissions")
     expect(permissions).to_have_value("supervised")
     permissions.select_option("Full auto")

@@ -21,6 +21,7 @@ from stagedoor.agents.opencode.client import free_port
 from stagedoor.service.store import Append
 from stagedoor.service.views import Record, SessionView
 
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 OPEN = ".question:not(.closed)"
 BOTH = pytest.mark.parametrize("size", ["phone", "desk"])
 TOP_ITEM = """(() => {
@@ -199,6 +200,27 @@ def appended(stage: Any, session_id: str, after: int, events: list[dict[str, Any
     row = {"state": "done", "activity": "ended", "title": "By hand", "created_at": now, "updated_at": now, **more}
     view = SessionView(id=session_id, agent="understudy", cwd=str(stage.root), last_seq=after + len(records), **row)
     stage.run(stage.service._journal.write(Append(session_id, records), view))
+
+
+def test_pictures_that_an_agent_shows_are_seen_and_nothing_else_is_loaded(visit: Any, stage: Any) -> None:
+    picture = {"mediaType": "image/png", "content": PNG}
+    drawing = {"mediaType": "image/svg+xml", "content": "PHN2Zy8+"}
+    call = {"toolUseId": "call", "name": "mcp"}
+    session = stored(
+        stage,
+        [
+            {"type": "turn_started", "prompt": "Show me"},
+            {"type": "tool_use", "nativeName": "draw", "input": {}, **call},
+            {"type": "tool_result", "status": "success", "output": "[an image]", "images": [picture, drawing], **call},
+            {"type": "notice", "level": "info", "code": "attachment", "message": "an image", "images": [picture]},
+        ],
+    )
+    page = visit(f"#/s/{session}", "phone")
+    for place in (".tool .thumbnail img", ".item-notice .thumbnail img"):
+        expect(page.locator(place)).to_have_js_property("naturalWidth", 1)
+    expect(page.locator(".tool .chip")).to_have_text("image/svg+xml")
+    page.locator(".item-notice .thumbnail").click()
+    expect(page.get_by_role("dialog", name="image/png").get_by_role("img")).to_be_visible()
 
 
 def test_ten_thousand_events_scroll(visit: Any, stage: Any) -> None:

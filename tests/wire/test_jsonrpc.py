@@ -20,6 +20,8 @@ TABLE: list[tuple[bytes, Message]] = [
     (b'{"id":0,"result":{"a":"\\ud83d"}}', Response(0, RAW('{"a":"\ufffd"}'.encode()))),
     (b'{"id":0,"error":{"code":-1,"message":"no"}}', Response(0, fault=Fault(-1, "no"))),
     (b'{"id":0,"result":{},"error":null}', Response(0, RAW(b"{}"))),
+    (b'{"id":0}', Response(0, fault=Fault(-32603, "the answer has neither a result nor an error"))),
+    (b'{"id":0,"error":null}', Response(0, fault=Fault(-32603, "the answer has neither a result nor an error"))),
 ]
 
 
@@ -28,7 +30,9 @@ def test_parse(message: bytes, parsed: Message) -> None:
     assert parse(message) == parsed
 
 
-@pytest.mark.parametrize("message", [b"", b"x", b"[]", b"{}", b'{"id":1}', b'{"method":7}', b'{"id":{},"method":"a"}'])
+@pytest.mark.parametrize(
+    "message", [b"", b"x", b"[]", b"{}", b'{"id":null}', b'{"method":7}', b'{"id":{},"method":"a"}']
+)
 def test_unrecognized(message: bytes) -> None:
     parsed = parse(message)
     assert isinstance(parsed, UnknownMessage)

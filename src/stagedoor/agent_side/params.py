@@ -58,6 +58,12 @@ class SessionIdParams(msgspec.Struct, frozen=True, rename="camel"):
     session_id: SessionId
 
 
+class EnvironmentParams(msgspec.Struct, frozen=True):
+    """Of ``_stagedoor/environment``: that of the program which the editor has started."""
+
+    env: dict[str, str]
+
+
 class AuthenticateParams(msgspec.Struct, frozen=True, rename="camel"):
     method_id: str
 

@@ -19,7 +19,7 @@ COMMANDS: dict[str, str] = {
     "serve": "run sessions for many clients and store them: REST, WebSocket, JSON-RPC, a web page",
     "pair": "pair a phone or a browser with the running server", "devices": "list and revoke the paired devices",
     "worker": "run sessions on this machine for servers that share its database",
-    "workers": "list the machines that run sessions; drain or revoke one",
+    "workers": "list the machines that run sessions; let one in, drain or revoke one",
     "config": "show, check and edit the configuration of the server",
     "log": "copy the server's log into PostgreSQL and back; say which roles may use it",
     "translate": "turn an agent's native output (stdin) into unified events",
@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "completion": "print a completion script for bash, zsh or fish",
 }  # fmt: skip
 """Command, which is also its module → what it does."""
+STARTING_AGENTS = ("run", "chat", "parallel", "agents", "sessions", "acp", "mcp", "rpc", "doctor", "serve", "worker")
 EXIT_SUCCESS, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_INSTALLED, EXIT_NOT_SIGNED_IN, EXIT_LIMIT, EXIT_INTERRUPTED = (
     0, 1, 2, 3, 4, 5, 130,
 )  # fmt: skip
@@ -72,6 +73,10 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"did you mean {near[0]!r}?" if near else "run stagedoor --help"
         print(f"stagedoor: unknown command {words[0]!r}: {hint}", file=sys.stderr)
         return EXIT_USAGE
+    if words[0] in STARTING_AGENTS:
+        from .state import find_installed_clis
+
+        find_installed_clis()
     command = import_module(f".{words[0]}", __package__)
     try:
         code: int = command.main(words[1:])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from .command import Parser
-from .stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
+from .servers.stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
 
 if TYPE_CHECKING:
     from ..remote.address import Address
@@ -54,11 +54,12 @@ def main(argv: list[str]) -> int:
         return run_on_streams(
             lambda lines: _forward(address, lines, {"agent": arguments.agent, "same_machine": same}), flags.settings
         )
-    from .shared_server import shared_server
+    from ..service.opening import environment
+    from .servers.shared_server import shared_server
 
     with shared_server(flags.home, flags.of_shared_server()) as shared:
         query = {"agent": arguments.agent, "alone": "true", "same_machine": "true"}
-        return run_on_streams(lambda lines: _forward(shared, lines, query), flags.settings)
+        return run_on_streams(lambda lines: _forward(shared, lines, query, environment()), flags.settings)
 
 
 async def _serve_here(flags: StdioFlags, lines: StdioLines, agent: str) -> None:
@@ -74,7 +75,9 @@ async def _serve_here(flags: StdioFlags, lines: StdioLines, agent: str) -> None:
         await serve_editor(service, lines, agent)
 
 
-async def _forward(address: Address, lines: StdioLines, query: dict[str, str]) -> None:
+async def _forward(
+    address: Address, lines: StdioLines, query: dict[str, str], environment: dict[str, str] | None = None
+) -> None:
     from ..server.acp.door import bridge_editor
     from ..transports.websocket import WebSocket
 
@@ -83,4 +86,4 @@ async def _forward(address: Address, lines: StdioLines, query: dict[str, str]) -
     async with await WebSocket.connect(
         url, headers={"Authorization": f"Bearer {address.token}"}, tls=address.tls(), use_proxies=not address.loopback
     ) as socket:
-        await bridge_editor(socket, address.url, lines)
+        await bridge_editor(socket, address.url, lines, environment)

@@ -13,8 +13,8 @@ from ..drivers.acp.unproven import MARK
 from ..drivers.agent import Presence
 from ..errors import NotSupported, StagedoorError
 from ..unified.capabilities import Capabilities
-from .command import Parser, report
-from .output import Cell, Style, style_for, table
+from .command import Parser, as_flags, report
+from .terminal.output import Cell, Style, style_for, table, terminal_columns, wrapped
 
 SHORT: dict[str, str] = {
     "text_deltas": "streaming", "thinking": "thinking", "plan": "plans", "subagents": "sub-agents",
@@ -119,7 +119,8 @@ def _abilities(agent: Presence, style: Style) -> str:
         ["sandbox", *(", ".join(able.sandbox) or "–" for able in agent.drivers.values())],
     ]
     rows += [[word, *(_mark(able, field) for able in agent.drivers.values())] for field, word in SHORT.items()]
-    notes = "\n".join(style("dim", f"  {note}") for note in _notes(agent.drivers))
+    columns = terminal_columns(sys.stdout)
+    notes = "\n".join(style("dim", wrapped(f"  {as_flags(note)}", columns)) for note in _notes(agent.drivers))
     return table([agent.title or agent.agent, *names], rows, style) + (f"\n{notes}" if notes else "")
 
 

@@ -17,7 +17,7 @@ from ..unified.options import Tier
 from ..unified.settings import AgentSetting
 from . import EXIT_NOT_SIGNED_IN, EXIT_SUCCESS
 from .command import BadFlag, Parser, report
-from .output import Style, style_for
+from .terminal.output import Style, style_for
 
 SHOWN = 12
 """Choices of a setting that are printed."""

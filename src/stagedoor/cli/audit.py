@@ -91,7 +91,7 @@ def _show(path: Path, arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.audit import AuditRecord, read_log
-    from .output import Cell, one_line, style_for, table
+    from .terminal.output import Cell, one_line, style_for, table
 
     def matches(record: AuditRecord) -> bool:
         entry = record.entry

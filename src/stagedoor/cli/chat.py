@@ -25,14 +25,14 @@ from ..unified import events
 from ..unified.events import Event
 from . import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .command import BadFlag, Parser, add_option_flags, error_line, options_from, report
-from .conversations import MODES, ChatPartner, LocalConversation, ServerConversation
-from .output import coloured, one_line
-from .questions import Keyboard, find_keyboard
 from .run import add_local_flag, described_agent, with_questions
-from .running_server import can_run_there, for_server, with_whole_path
-from .screen import TICK, Screen
+from .servers.running_server import can_run_there, for_server, with_whole_path
 from .state import state_folder, with_audit
-from .suggestions import FilesToName, Suggestions
+from .terminal.conversations import MODES, ChatPartner, LocalConversation, ServerConversation
+from .terminal.output import NARROWEST, coloured, one_line, width, wrapped
+from .terminal.questions import Keyboard, find_keyboard
+from .terminal.screen import TICK, Screen
+from .terminal.suggestions import FilesToName, Suggestions
 from .trust import ask_for_trust, configured_trust
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class ChatWindow:
     conversation: ChatPartner
 
     def __init__(self, title: str, keyboard: Keyboard, folder: Path, arguments: argparse.Namespace) -> None:
-        from .line_editor import LineEditor, PrintedAbove
+        from .terminal.line_editor import LineEditor, PrintedAbove
 
         keyboard.start()  # nothing is echoed while the terminal goes from one to the other
         self._title = title
@@ -214,6 +214,7 @@ class ChatWindow:
         self._folder = folder
         self._tasks = TaskOwner()
         self._presses = 0
+        self._last_error: events.Error | None = None
         self._echoed: list[str] = []
         self._end = asyncio.Event()
         self._agent_commands: Mapping[str, str] = {}
@@ -239,6 +240,7 @@ class ChatWindow:
         match event:
             case events.TurnStarted():
                 self._presses = 0
+                self._last_error = None
                 self._screen.show(event)
                 if event.prompt in self._echoed:
                     self._echoed.remove(event.prompt)
@@ -248,27 +250,34 @@ class ChatWindow:
             case events.TurnCompleted():
                 self._screen.pause()
                 self._summary(event)
-                self._return_waiting(event)
+                if self._last_error is not None and self._last_error.kind == "model_not_found":
+                    self.say("/model NAME chooses another model; ↑ brings your message back")
+                if event.status == "interrupted" and not self._presses:  # by somebody else
+                    self._return_waiting()
                 self._tasks.start(self._learn_commands(), key="commands")
             case events.Done():
                 self._screen.pause()
             case _:
                 if isinstance(event, events.Init):
                     self._tasks.start(self._learn_commands(), key="commands")
+                elif isinstance(event, events.Error):
+                    self._last_error = event
                 self._screen.show(event)
 
     def fail(self, fault: StagedoorError) -> None:
         self._screen.pause()
-        self.say(error_line(fault), style="bold red")
+        if self._last_error is None or self._last_error.message != str(fault):  # else it stands there already
+            self.say(error_line(fault), style="bold red")
 
     def say(self, text: str, *, style: str = "dim") -> None:
-        self._console.print(Text(clean(text), style=style), soft_wrap=True)
+        self._console.print(Text(wrapped(clean(text), self._console.width), style=style), soft_wrap=True)
 
     def _echo(self, prompt: str) -> None:
         lines = clean(prompt).splitlines() or [""]
         self._console.print()
         for number, line in enumerate(lines):
-            self._console.print(Text(("❯ " if not number else "  ") + line, style="bold"), soft_wrap=True)
+            marked = ("❯ " if not number else "  ") + line
+            self._console.print(Text(wrapped(marked, self._console.width), style="bold"), soft_wrap=True)
 
     def _summary(self, turn: events.TurnCompleted) -> None:
         parts = [] if turn.status == "success" else [turn.status.replace("_", " ")]
@@ -277,9 +286,9 @@ class ChatWindow:
         parts += [f"{turn.duration_ms / 1000:.1f}s"] if turn.duration_ms is not None else []
         self.say(" · ".join(parts) or "done", style="dim" if turn.status == "success" else "bold red")
 
-    def _return_waiting(self, turn: events.TurnCompleted) -> None:
-        """Who stops a turn decides anew about what was to follow."""
-        if turn.status == "interrupted" and (waiting := list(self.conversation.waiting)):
+    def _return_waiting(self) -> None:
+        """Where a turn is stopped, what was to follow is decided anew. What is sent after Ctrl-C is decided already."""
+        if waiting := list(self.conversation.waiting):
             self.conversation.waiting.clear()
             self.editor.put("\n".join(waiting))
 
@@ -331,8 +340,10 @@ class ChatWindow:
             self._keyboard.stop()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
-        if hint:
-            self.say(f"to go on: {hint}")
+        if hint:  # in one line, so that it can be copied
+            is_short = width(f"to go on: {hint}") <= self._console.width
+            text = Text(f"to go on: {hint}" if is_short else f"to go on:\n{hint}", style="dim")
+            self._console.print(text, soft_wrap=True)
         return EXIT_SUCCESS
 
     async def _read(self) -> None:
@@ -363,6 +374,7 @@ class ChatWindow:
         """Ctrl-C: the turn, then the agent; where nothing runs, the line."""
         if self.conversation.busy:
             self._presses += 1
+            self._return_waiting()
             if self._presses == 1:
                 self._screen.note("stopping (Ctrl-C again ends the agent)")
                 self._tasks.start(self.conversation.interrupt())
@@ -432,7 +444,7 @@ class ChatWindow:
         lines = [
             coloured(roles[line[0]], line) if line[:1] in roles else line for line in clean(found.diff).splitlines()
         ]
-        self._console.print(Text.from_ansi("\n".join(lines)), soft_wrap=True)
+        self._console.print(Text.from_ansi(wrapped("\n".join(lines), self._console.width)), soft_wrap=True)
         files = f"{found.files} file{'' if found.files == 1 else 's'}"
         cut = " · too long to show in full" if found.cut else ""
         self.say(f"{files} changed · +{found.insertions} −{found.deletions}{cut}")
@@ -460,9 +472,13 @@ class ChatWindow:
 
     async def _help(self, rest: str) -> None:
         rows = {**{f"/{name}": about for name, about in self._commands().items()}, **KEYS}
-        width = max(map(len, rows))
+        widest = max(map(len, rows))
+        room = max(self._console.width - widest - 4, NARROWEST)
         for name, about in rows.items():
-            self.say(f"  {name:{width}}  {about}", style="none")
+            first, *more = wrapped(clean(about), room).split("\n")
+            self.say(f"  {name:{widest}}  {first}", style="none")
+            for line in more:
+                self.say(f"  {'':{widest}}  {line}", style="none")
 
     # ---------------------------------------------------------------------------------------------- above the line
 

@@ -125,13 +125,48 @@ def error_line(error: BaseException) -> str:
         if error.name in PACKAGES:
             return f"{error.name} is not installed: run pip install {PACKAGES[error.name]}"
         return f"{error.name} is missing from this installation: reinstall Stagedoor, or choose another agent"
-    return str(error).strip() or type(error).__name__
+    from ..errors import SessionNotFound
+
+    text = as_flags(str(error).strip()).replace("list_sessions()", "stagedoor sessions") or type(error).__name__
+    if isinstance(error, SessionNotFound) and text.endswith("not found"):
+        return f"{text}: stagedoor sessions lists those that the agents have stored, the page those of the server"
+    return text
+
+
+_PYTHON_WORD = re.compile(r"\b([a-z_]+)=(?:'([^'\s]*)'|(-?\w[\w.]*)|(?=[\s,.:;)]|$))|\b([a-z]+(?:_[a-z]+)+)\b(?!=)")
+"""``tier='dry-run'``, ``fork=True``, ``timeout=`` or ``max_turns`` in a sentence."""
+
+
+def as_flags(text: str) -> str:
+    """The same sentence for somebody at a shell: options have the names of their flags there."""
+    if not _PYTHON_WORD.search(text):
+        return text
+    parser = argparse.ArgumentParser()
+    add_option_flags(parser)
+    strings: dict[str, argparse.Action] = parser._option_string_actions
+    flags = {action.dest: flag for flag, action in strings.items() if not flag.startswith("--no-")}
+
+    def flag(match: re.Match[str]) -> str:
+        name, quoted, word, bare = match.groups()
+        if (name or bare) not in flags:
+            return match[0]
+        value = quoted or ("" if word == "True" else word)
+        return f"{flags[name or bare]} {value}" if value else flags[name or bare]
+
+    return _PYTHON_WORD.sub(flag, text)
 
 
 def report(command: str, error: BaseException) -> int:
     """Print the error on stderr; returns its exit code."""
-    print(f"stagedoor {command}: {error_line(error)}", file=sys.stderr)
+    complain(f"stagedoor {command}: {error_line(error)}")
     return code_of_error(error)
+
+
+def complain(text: str) -> None:
+    """Print it on stderr, between words where a terminal is narrow."""
+    from .terminal.output import terminal_columns, wrapped
+
+    print(wrapped(text, terminal_columns(sys.stderr)), file=sys.stderr)
 
 
 # --------------------------------------------------------------------------------- the options of a session as flags
@@ -165,7 +200,8 @@ def add_option_flags(parser: argparse.ArgumentParser) -> None:
     rights.add_argument(
         "--tier",
         choices=get_args(Tier),
-        help="what the agent may do: dry-run (Read-only), supervised (Ask; the default), autonomous (Full auto)",
+        help="what the agent may do: dry-run (Read-only), supervised (Accept edits, the default) or autonomous "
+        "(Full auto)",
     )
     modes = (*get_args(Approval), *get_args(PermissionMode))
     rights.add_argument(

@@ -58,7 +58,7 @@ def _show(config: Path | None, *, json: bool) -> int:
     import msgspec
 
     from ..service.config.load import load
-    from .output import Cell, style_for, table
+    from .terminal.output import Cell, style_for, table
 
     loaded = load(config)
     if json:

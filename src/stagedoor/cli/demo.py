@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from .. import api, catalog
+from ..errors import StagedoorError
 from ..shadow_git.changing import commit, create_repository
 from ..transports.guard.processes import descendants
 from ..unified import events
 from ..unified.decisions import Allow, Decision
 from ..unified.events import PermissionRequest
-from .command import Parser
-from .output import PrintedOutput, plain_lines, style_for, table
-from .questions import find_keyboard
+from . import EXIT_USAGE
+from .command import Parser, report
 from .run import screen_output, show_turn, with_questions
+from .terminal.output import PrintedOutput, plain_lines, style_for, table
+from .terminal.questions import find_keyboard
 
 PROMPT = "The greeting is broken. Repair it and run the tests."
 
@@ -117,6 +119,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--yes", action="store_true", help="answer every question with yes, also at a terminal")
     arguments = parser.parse_args(argv)
     style = style_for(sys.stdout)
+    names: list[str] = []
+    if arguments.real:
+        from .scripted_clis import chosen_clis
+
+        try:
+            names = chosen_clis(arguments.agents)
+        except StagedoorError as fault:
+            report("demo", fault)
+            return EXIT_USAGE
     print(f"{style('strong', 'stagedoor demo')}: {PROMPT}\n")
     with tempfile.TemporaryDirectory(prefix="stagedoor-demo-") as scratch:
         folder, home = Path(scratch) / "greeting", Path(scratch) / "home"
@@ -125,9 +136,9 @@ def main(argv: list[str]) -> int:
         ask = sys.stdout.isatty() and sys.stdin.isatty() and not arguments.yes
         rows = [asyncio.run(run_demo(folder, home, ask=ask))]
     if arguments.real:
-        from .scripted_clis import run_real_demo
+        from .scripted_clis import find_or_install, run_real_demo
 
-        chosen = [name for name in arguments.agents.split(",") if name]
-        rows += asyncio.run(run_real_demo(chosen, install=not arguments.no_install))
+        programs = find_or_install(names, install=not arguments.no_install, ask=ask)
+        rows += asyncio.run(run_real_demo(names, programs))
     print(f"\n{table(HEADINGS, [row.cells() for row in rows], style)}")
     return 0 if all(row.status == "success" and not row.leftovers for row in rows) else 1

@@ -47,7 +47,7 @@ def _list(*, json: bool) -> int:
     import msgspec
 
     from ..transcript import clean
-    from .output import ago, style_for, table
+    from .terminal.output import ago, style_for, table
 
     devices = _all()
     if json:

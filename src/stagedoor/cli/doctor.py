@@ -16,7 +16,7 @@ from .command import Parser, report
 
 if TYPE_CHECKING:
     from ..drivers.agent import Presence
-    from .output import Style
+    from .terminal.output import Style
 
 MARKS = {"ok": ("ok", "✓"), "bad": ("bad", "✗"), "note": ("dim", "·")}
 
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     from .. import catalog
     from ..errors import NotSupported
     from .agents import inspect_agents
-    from .output import style_for
+    from .terminal.output import style_for
 
     style = style_for(sys.stdout)
     try:

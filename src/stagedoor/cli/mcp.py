@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import EXIT_SUCCESS
 from .command import Parser
-from .stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
+from .servers.stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
 
 if TYPE_CHECKING:
     from ..remote.address import Address
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     headers = _headers(most, parent, flags.roots or here)
     if address is not None:
         return _carry(address, headers)
-    from .shared_server import shared_server
+    from .servers.shared_server import shared_server
 
     with shared_server(flags.home, flags.of_shared_server()) as shared:
         return _carry(shared, headers)
@@ -94,17 +94,6 @@ def surrounding_session() -> str:
     """The session that we run in: our environment says so, or that of a program above us (some agents pass on little
     of theirs to the servers they start). Empty where none does."""
     from ..service.opening import SESSION_VARIABLE
+    from ..transports.guard.processes import variable_above
 
-    if named := os.environ.get(SESSION_VARIABLE):
-        return named
-    mark, process = f"{SESSION_VARIABLE}=".encode(), os.getppid()
-    for _ in range(64):
-        try:
-            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-            above = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            return ""  # another user's, or a system that does not say
-        if inherited := next((line[len(mark) :] for line in variables if line.startswith(mark)), b""):
-            return os.fsdecode(inherited)
-        process = above
-    return ""
+    return os.environ.get(SESSION_VARIABLE) or variable_above(SESSION_VARIABLE)

@@ -33,10 +33,10 @@ from ..unified.options import OpenOptions
 from ..worktrees import DiffStat, GitFailed, NoRepository, Worktree, add_worktree, is_clean, repository_of
 from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
 from .command import BadFlag, Parser, add_option_flags, options_from, report
-from .output import Cell, EventLines, Style, one_line, plain, style_for, table, width
-from .questions import TerminalQuestions, find_keyboard
 from .run import capabilities_when_asking
 from .state import with_audit
+from .terminal.output import Cell, EventLines, Style, one_line, plain, style_for, table, width
+from .terminal.questions import TerminalQuestions, find_keyboard
 from .trust import configured_trust
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         ),
         closing="exit codes: 0 all succeeded · 1 at least one failed · 2 usage · 130 interrupted",
     )
-    parser.add_argument("prompt", help="what to do; - reads it from standard input")
+    parser.add_argument("prompt", nargs="+", help="what to do; - reads it from standard input")
     parser.add_argument(
         "--agents", required=True, metavar="NAMES", help="separated by commas: NAME or NAME:MODEL, also the same twice"
     )
@@ -71,9 +71,10 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--dialect", choices=tuple(DIALECTS), help="with --json: the vocabulary (default: stagedoor)")
     add_option_flags(parser)
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     agents = [name.strip() for name in arguments.agents.split(",") if name.strip()]
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    words = " ".join(arguments.prompt)
+    prompt = sys.stdin.read() if words == "-" else words
     if not agents or not prompt.strip() or (arguments.limit is not None and arguments.limit < 1):
         print("stagedoor parallel: a prompt, at least one agent and a limit of at least 1 are needed", file=sys.stderr)
         return EXIT_USAGE

@@ -117,7 +117,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..permissions.explain import simulate
-    from .output import Cell, one_line, style_for, table
+    from .terminal.output import Cell, one_line, style_for, table
 
     events = list(_recorded_events(arguments.files) if arguments.files else _stored_events(arguments))
     calls = simulate(_policy(arguments), events, cwd=_ground(arguments))

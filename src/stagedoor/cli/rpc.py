@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .command import Parser
-from .stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
+from .servers.stdio_doors import StdioFlags, add_stdio_flags, read_stdio_flags, run_on_streams
 
 if TYPE_CHECKING:
     from ..remote.address import Address
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     address = flags.own_address()
     if address is not None:
         return run_on_streams(lambda lines: _forward(address, lines), flags.settings)
-    from . import shared_server
+    from .servers import shared_server
 
     if flags.local or not (flags.home / shared_server.FILE_NAME).exists():
         return run_on_streams(lambda lines: _serve_here(flags, lines), flags.settings)

@@ -31,14 +31,15 @@ from .command import (
     add_option_flags,
     code_of_error,
     code_of_status,
+    complain,
     error_line,
     options_from,
     report,
 )
-from .output import Output, PrintedOutput, final_answer, json_lines, plain_lines, style_for
-from .questions import Keyboard, TerminalQuestions, find_keyboard
-from .running_server import can_run_there, for_server, with_whole_path
+from .servers.running_server import can_run_there, for_server, with_whole_path
 from .state import count_unrecognized, with_audit
+from .terminal.output import Output, PrintedOutput, final_answer, json_lines, plain_lines, style_for
+from .terminal.questions import Keyboard, TerminalQuestions, find_keyboard
 from .trust import ask_for_trust, configured_trust
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def main(argv: list[str]) -> int:
     parser = Parser(
         prog="stagedoor run",
         description="Run one prompt on an agent. At a terminal you are asked before the agent does what its tier "
-        "does not allow: y (yes), n (no), a (always in this session), e (edit). Ctrl-C interrupts, twice kills.",
+        "does not allow: one key answers, and the question says which. Ctrl-C interrupts, twice kills.",
         examples=(
             'stagedoor run claude "Fix the login bug"',
             "stagedoor run codex - --tier autonomous --json < task.md",
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument(
         "prompt",
-        nargs="?",
+        nargs="*",
         help="what to do; - reads it from standard input (without one, at a terminal: stagedoor chat)",
     )
     parser.add_argument(
@@ -100,42 +101,57 @@ def main(argv: list[str]) -> int:
         help="run it on a server: its address (with its token in STAGEDOOR_TOKEN), or local for the server that runs "
         "on this machine under your account",
     )
+    parser.add_argument(
+        "--place",
+        metavar="PLACE",
+        help="with --server: host:NAME for one of its machines, or git:ADDRESS@REF for a clone of that repository",
+    )
+    parser.add_argument(
+        "--need", metavar="LABEL", action="append", default=[], help="with --server: a label the machine must have"
+    )
     add_local_flag(parser)
     add_output_flags(parser)
     add_option_flags(parser)
     arguments = parser.parse_intermixed_args(argv)  # the prompt may be left out, or stand behind flags
     try:
-        options = options_from(arguments)
+        options = {**options_from(arguments), **_placed(arguments)}
     except BadFlag as fault:
         return report("run", fault)
     if arguments.dialect and not arguments.json:
         print("stagedoor run: --dialect needs --json", file=sys.stderr)
         return EXIT_USAGE
-    if arguments.prompt is None:
-        return _chat_instead(parser, arguments, options, described=described)
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    if not prompt.strip():
-        print("stagedoor run: the prompt is empty", file=sys.stderr)
-        return EXIT_USAGE
     try:
         agent = described_agent(arguments.acp, server=arguments.server) if described else arguments.agent
     except (BadFlag, StagedoorError) as fault:
         return report("run", fault)
+    return run_words(parser, agent, options, arguments)
+
+
+def run_words(parser: Parser, agent: str | AcpAgent, options: dict[str, Any], arguments: argparse.Namespace) -> int:
+    """Run the words of the command line as one prompt. Without any: at a terminal somebody can type it."""
+    if not arguments.prompt:
+        printed = arguments.json or arguments.quiet or arguments.plain
+        if printed or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            parser.error("the following arguments are required: prompt")
+        from .chat import start_chat
+
+        return start_chat(agent, options, arguments)
+    words = " ".join(arguments.prompt)
+    prompt = sys.stdin.read() if words == "-" else words
+    if not prompt.strip():
+        print(f"{parser.prog}: the prompt is empty", file=sys.stderr)
+        return EXIT_USAGE
     return run_prompt(agent, prompt, options, arguments)
 
 
-def _chat_instead(parser: Parser, arguments: argparse.Namespace, options: dict[str, Any], *, described: bool) -> int:
-    """Without a prompt: at a terminal somebody can type it."""
-    printed = arguments.json or arguments.quiet or arguments.plain
-    if printed or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        parser.error("the following arguments are required: prompt")
-    from .chat import start_chat
-
-    try:
-        agent = described_agent(arguments.acp, server=arguments.server) if described else arguments.agent
-    except (BadFlag, StagedoorError) as fault:
-        return report("run", fault)
-    return start_chat(agent, options, arguments)
+def _placed(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Where a server is to run it."""
+    if not arguments.place and not arguments.need:
+        return {}
+    if arguments.server is None:
+        raise BadFlag("--place and --need choose a machine of a server: add --server URL, or --server local")
+    place = {"place": arguments.place} if arguments.place else {}
+    return {**place, "needs": tuple(arguments.need)}
 
 
 def described_agent(command: str, *, server: str | None = None) -> AcpAgent:
@@ -160,6 +176,7 @@ def run_prompt(agent: str | AcpAgent, prompt: str, options: dict[str, Any], argu
             raise
         return report("run", fault)
     except asyncio.CancelledError:
+        _end_line()
         return EXIT_INTERRUPTED
 
 
@@ -214,7 +231,7 @@ async def _deny_unattended(request: PermissionRequest) -> Decision:
 def _open_on_server(server: str, agent: str, options: dict[str, Any], *, keep_open: bool = True) -> RemoteSession:
     from ..remote import connect
 
-    if server == "local":
+    if server == "local" and not str(options.get("place", "")).startswith("git:"):
         options = with_whole_path(options)
     return connect(server).open(agent, keep_open=keep_open, **options)
 
@@ -236,7 +253,7 @@ def _printed(arguments: argparse.Namespace) -> Output:
 def screen_output(agent: str, *, thinking: bool, full_output: bool = False) -> Output:
     from rich.console import Console
 
-    from .screen import Screen
+    from .terminal.screen import Screen
 
     return Screen(Console(highlight=False), agent=agent, thinking=thinking, full_output=full_output)
 
@@ -341,7 +358,7 @@ async def show_turn(
                     async for event in session.events:
                         see(event)
                 output.pause()
-                print(f"stagedoor run: {error_line(fault)}", file=sys.stderr)
+                complain(f"stagedoor run: {error_line(fault)}")
                 return code_of_error(fault)
             rest = session.events
             if isinstance(session, Session) or not session.ends_by_itself:
@@ -355,6 +372,12 @@ async def show_turn(
         if session.unrecognized:
             count_unrecognized(session.agent, outcome.version, session.unrecognized)
     return outcome.code(interrupted=signals.presses > 0)
+
+
+def _end_line() -> None:
+    """What is killed ends in the middle of a line, and the shell writes its prompt behind it."""
+    if sys.stderr.isatty():
+        print(file=sys.stderr, flush=True)
 
 
 PATIENCE = 4.0
@@ -422,4 +445,5 @@ class StopSignals:
 
     def _die(self) -> None:
         self._restore()
+        _end_line()
         os._exit(EXIT_INTERRUPTED)

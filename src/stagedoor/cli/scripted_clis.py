@@ -7,12 +7,12 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from .. import api, catalog
 from ..drivers.agent import Presence
-from ..errors import StagedoorError
+from ..errors import ConfigError, StagedoorError
 from ..testing import ScriptedModel, edit_file, find_cli, read_file, say, scripted_agents, shell, think
 from ..testing.clis import InstallFailed, install_clis, installed_cli
 from ..testing.contract.stances import SCENES
@@ -26,8 +26,8 @@ from ..unified.decisions import Allow, Decision
 from ..unified.events import Event, PermissionRequest, TextDelta
 from ..unified.options import Options
 from .demo import PROMPT, DemoRow, scratch_repository
-from .output import EventLines, Style, style_for
 from .state import state_folder
+from .terminal.output import EventLines, Style, style_for
 
 BOUND = 180.0
 AT_ONCE = 2
@@ -192,11 +192,18 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
 # --------------------------------------------------------------------------------------------------- demo --real
 
 
-async def run_real_demo(chosen: Sequence[str], *, install: bool = True) -> list[DemoRow]:
-    """Run the chosen CLIs (without a choice, all); the rows of the closing table."""
+def chosen_clis(chosen: str) -> list[str]:
+    """Those of a list with commas, or all. Raises for a name that nobody has."""
+    names = [name for name in chosen.split(",") if name]
+    for name in names:
+        if catalog.agent(name).name not in scripted_agents():
+            raise ConfigError(f"{name} has no scripted model here; choose from {', '.join(scripted_agents())}")
+    return [name for name in scripted_agents() if not names or name in names]
+
+
+async def run_real_demo(names: Sequence[str], programs: Mapping[str, str]) -> list[DemoRow]:
+    """Run these CLIs; the rows of the closing table."""
     style = style_for(sys.stdout)
-    names = [name for name in scripted_agents() if not chosen or name in chosen]
-    programs = await asyncio.to_thread(_programs, names, install=install)
     places = asyncio.Semaphore(AT_ONCE)
     with tempfile.TemporaryDirectory(prefix="stagedoor-demo-", ignore_cleanup_errors=True) as scratch:
 
@@ -228,13 +235,13 @@ def _printer(name: str, style: Style) -> Callable[[Event], None]:
     return show
 
 
-def _programs(names: Sequence[str], *, install: bool) -> dict[str, str]:
+def find_or_install(names: Sequence[str], *, install: bool, ask: bool) -> dict[str, str]:
     """Where each CLI is; those that are missing are installed into Stagedoor's state folder."""
     programs = {name: str(program) for name in names if (program := find_cli(name)) is not None}
     missing = tuple(name for name in names if name not in programs)
-    if not missing or not install:
-        return programs
     folder = state_folder() / "clis"
+    if not missing or not install or (ask and not _may_install(missing, folder)):
+        return programs
     try:
         install_clis(folder, missing)  # all in one call: two npm processes must not share a folder
     except (InstallFailed, OSError) as failure:
@@ -243,7 +250,17 @@ def _programs(names: Sequence[str], *, install: bool) -> dict[str, str]:
             print(f"  run: {catalog.agent(name).install}", file=sys.stderr)
         return programs
     os.environ["STAGEDOOR_CLIS"] = str(folder)  # a Node.js that was installed with them is found there, too
+    print(f"stagedoor run, chat and serve use them from now on, where your PATH has no other: {folder}")
     return programs | {name: path for name in missing if (path := installed_cli(folder, name)) is not None}
+
+
+def _may_install(missing: Sequence[str], folder: Path) -> bool:
+    print(f"not installed: {', '.join(missing)}")
+    try:
+        answer = input(f"Install them with npm into {folder} (several hundred MB, about a minute)? [y/N] ")
+    except EOFError:  # Ctrl-D is no yes
+        return False
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _short(failure: InstallFailed | OSError) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
-import logging
-import os
-import signal
 import socket
 import ssl
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
-from .command import Parser, report
+from . import EXIT_SUCCESS
+from .command import Parser
+from .servers.foreground import add_flags, checked_roots, prepare_process, run_in_foreground, stopped_by_signals
 
 if TYPE_CHECKING:
+    import argparse
+
     from starlette.applications import Starlette
 
     from ..server.running import ServerFile
@@ -36,9 +35,6 @@ Settings come from config.yaml (stagedoor config path), the environment, and the
 exit codes: 0 stopped · 2 could not start
 """
 
-SECRETS = ("STAGEDOOR_NOTIFY__", "STAGEDOOR_LOG__", "PGPASSWORD")
-"""Variables that are ours alone, or begin like this."""
-
 
 def main(argv: list[str]) -> int:
     parser = Parser(
@@ -55,15 +51,6 @@ def main(argv: list[str]) -> int:
         "--host chooses among several addresses of this machine",
     )
     parser.add_argument("--port", type=int, metavar="N", help="default: 16180; 0 chooses a free port")
-    parser.add_argument(
-        "--root",
-        action="append",
-        metavar="DIR",
-        help="sessions may run only under this folder (repeatable; default: here)",
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="use this configuration file instead of the default"
-    )
     parser.add_argument(
         "--database",
         metavar="URL",
@@ -82,25 +69,13 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="allow other machines to connect without TLS: others on the network can read the tokens",
     )
-    parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="format of the log on standard error"
-    )
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    arguments = parser.parse_args(argv)
-    from ..errors import StagedoorError
-
-    try:
-        return _serve(arguments)
-    except (StagedoorError, OSError, ModuleNotFoundError) as fault:
-        report("serve", fault)
-        return EXIT_USAGE
+    add_flags(parser)
+    return run_in_foreground("serve", _serve, parser.parse_args(argv))
 
 
 def _serve(arguments: argparse.Namespace) -> int:
     from ..errors import ConfigError
-    from ..server import logs
     from ..server.app import create_app
-    from ..server.arrivals import raise_descriptor_limit
     from ..server.listening import open_socket
     from ..server.running import public_url
     from ..service.config.load import load
@@ -125,11 +100,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     if arguments.door and not settings.database:
         raise ConfigError("--door needs a database that workers share: --database URL, or log.database in its file")
     service = Service(settings, role="door" if arguments.door else "both")
-    for name in [name for name in os.environ if name.startswith(SECRETS)]:
-        del os.environ[name]  # agents inherit the rest
-    for warning in loaded.warnings:
-        print(f"stagedoor serve: {warning}", file=sys.stderr)
-    raise_descriptor_limit()
+    prepare_process("serve", arguments, loaded.warnings)
     app = create_app(service)
     try:
         opened = open_socket(settings.host, settings.port)
@@ -137,7 +108,6 @@ def _serve(arguments: argparse.Namespace) -> int:
         raise OSError(_listen_problem(fault, settings)) from fault
     service.notifications.page = public_url(settings, port=opened.getsockname()[1])
     with opened:
-        logs.set_up(arguments.log_format, arguments.log_level)
         return asyncio.run(_run(app, service, opened))
 
 
@@ -169,28 +139,14 @@ def _checked(settings: Settings, *, insecure: bool) -> Settings:
     return checked_roots(settings)
 
 
-def checked_roots(settings: Settings) -> Settings:
-    """With the folders that sessions may run in: here, when none are named."""
-    from msgspec.structs import replace
-
-    from ..errors import ConfigError
-
-    if not settings.roots:
-        settings = replace(settings, roots=(str(Path.cwd()),))
-    for root in settings.roots:
-        folder = Path(root).expanduser().resolve()
-        if not folder.is_dir():
-            raise ConfigError(f"the root {root} is not a folder: create it, or choose another with --root")
-        if folder == Path(folder.anchor):
-            raise ConfigError("the whole disk cannot be a root for agents: choose a folder with --root")
-    return settings
-
-
 def _listen_problem(fault: OSError, settings: Settings) -> str:
     where = f"{settings.host}:{settings.port}"
     match fault.errno:
         case errno.EADDRINUSE:
-            return f"{where} is already in use, perhaps by another stagedoor serve: choose another port with --port"
+            return (
+                f"{where} is already in use: if that is your own stagedoor serve, use it (stagedoor pair) or stop it "
+                "first; else choose another port with --port"
+            )
         case errno.EACCES:
             return f"cannot listen on {where}: permission denied (choose a port above 1023 with --port)"
         case errno.EADDRNOTAVAIL:
@@ -205,17 +161,7 @@ async def _run(app: Starlette, service: Service, opened: socket.socket) -> int:
     from ..server.listening import listening
     from ..server.running import server_file
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop_server() -> None:
-        if stop.is_set():
-            os._exit(EXIT_INTERRUPTED)  # the second signal: the guards end what the agents run
-        logging.getLogger("stagedoor.server").info("stopping (again to stop at once)")
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop_server)
+    stop = stopped_by_signals("stagedoor.server")
     address = opened.getsockname()[:2]
     async with listening(app, service.settings, opened) as server:
         with server_file(service.home, service.settings, address) as note:

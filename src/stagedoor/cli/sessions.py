@@ -79,7 +79,7 @@ def _list(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from ..stored_sessions import stored_sessions
-    from .output import Cell, ago, one_line, style_for, table
+    from .terminal.output import Cell, ago, one_line, style_for, table
 
     now = int(time.time() * 1000)
     sessions = [
@@ -140,7 +140,7 @@ def _show(arguments: argparse.Namespace) -> int:
     from ..stored_sessions import events_of, find
     from ..transcript import clean
     from ..unified.events import TurnStarted
-    from .output import EventLines, style_for
+    from .terminal.output import EventLines, style_for
 
     style = style_for(sys.stdout)
     stored, lines = find(arguments.session, arguments.cwd), EventLines(style)
@@ -183,10 +183,14 @@ def _resume(words: list[str]) -> int:
         examples=RESUME,
     )
     parser.add_argument("session", help="an id, the beginning of one, or last")
-    parser.add_argument("prompt", help="what to do next; - reads it from standard input")
+    parser.add_argument(
+        "prompt",
+        nargs="*",
+        help="what to do next; - reads it from standard input (without one, at a terminal: stagedoor chat)",
+    )
     run.add_output_flags(parser)
     add_option_flags(parser)
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_intermixed_args(words)  # the prompt may be left out, or stand behind flags
     from ..stored_sessions import find
 
     try:
@@ -194,8 +198,7 @@ def _resume(words: list[str]) -> int:
         stored = find(arguments.session, options.get("cwd", "."))
     except (StagedoorError, BadFlag) as fault:
         return report("sessions", fault)
-    prompt = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    return run.run_prompt(stored.agent, prompt, {**options, "resume": stored.session_id}, arguments)
+    return run.run_words(parser, stored.agent, {**options, "resume": stored.session_id}, arguments)
 
 
 def _undo(words: list[str]) -> int:
@@ -225,7 +228,7 @@ def _undo(words: list[str]) -> int:
 async def _undo_at_server(arguments: argparse.Namespace) -> int:
     from ..errors import SessionNotFound
     from ..remote import connect
-    from .output import Cell, ago, style_for, table
+    from .terminal.output import Cell, ago, style_for, table
 
     async with connect(arguments.server) as remote:
         matching = [view.id for view in await remote.sessions() if view.id.startswith(arguments.session)]

@@ -22,6 +22,16 @@ def state_folder(env: Mapping[str, str] = os.environ) -> Path:
     return user_folder("state", env) / "stagedoor"
 
 
+def find_installed_clis() -> None:
+    """Let the CLIs be found that ``demo --real`` has installed: behind all that the user's own PATH has."""
+    folder = state_folder() / "clis"
+    if (programs := folder / "node_modules" / ".bin").is_dir():
+        from ..testing.clis import path_with_node
+
+        path = path_with_node({**os.environ, "STAGEDOOR_CLIS": str(folder)})
+        os.environ["PATH"] = f"{path}{os.pathsep}{programs}"
+
+
 def count_unrecognized(agent: str, version: str, count: int) -> None:
     """Add to the messages we could not type, per agent and version. It never fails a run."""
     counts = unrecognized_counts()

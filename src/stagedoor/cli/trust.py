@@ -13,7 +13,7 @@ from .command import Parser, report
 if TYPE_CHECKING:
     from ..drivers.agent import Agent
     from ..unified.events import ProjectFile
-    from .questions import Keyboard
+    from .terminal.questions import Keyboard
 
 
 def main(argv: list[str]) -> int:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import logging
-import os
-import signal
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import EXIT_INTERRUPTED, EXIT_SUCCESS, EXIT_USAGE
-from .command import Parser, report
+from . import EXIT_SUCCESS, EXIT_USAGE
+from .command import Parser
+from .servers.foreground import add_flags, checked_roots, prepare_process, run_in_foreground, stopped_by_signals
 
 if TYPE_CHECKING:
+    import argparse
+
     from ..service.service import Service
 
 EPILOG = """\
 examples:
   stagedoor worker --database postgresql://worker@db/stagedoor --root ~/code
   stagedoor worker --database postgresql://worker@db/stagedoor --label gpu --label team:blue --seats 8
+  stagedoor worker --database postgresql://worker@db/stagedoor --enrol CODE      the first time, with a code
   stagedoor workers                                  (at a server) what each machine runs; drain or revoke one
 
 It runs the agents that are installed here, in the folders you name, and listens on no port. See docs/machines.md.
@@ -40,34 +38,18 @@ def main(argv: list[str]) -> int:
         "--label", action="append", metavar="LABEL", help="what sessions may ask for (repeatable), as gpu or team:blue"
     )
     parser.add_argument(
-        "--root", action="append", metavar="DIR", help="sessions run only under this folder (repeatable; default: here)"
+        "--enrol", metavar="CODE", default="", help="let this machine in, once: the code of stagedoor workers enrol"
     )
     parser.add_argument("--seats", type=int, metavar="N", help="agents that run at the same time (default: 32)")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="use this configuration file instead of the default"
-    )
-    parser.add_argument(
-        "--log-format", choices=("text", "json"), default="text", help="format of the log on standard error"
-    )
-    parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    arguments = parser.parse_args(argv)
-    from ..errors import StagedoorError
-
-    try:
-        return _work(arguments)
-    except (StagedoorError, OSError, ModuleNotFoundError) as fault:
-        report("worker", fault)
-        return EXIT_USAGE
+    add_flags(parser)
+    return run_in_foreground("worker", _work, parser.parse_args(argv))
 
 
 def _work(arguments: argparse.Namespace) -> int:
     from ..errors import ConfigError
-    from ..server import logs
-    from ..server.arrivals import raise_descriptor_limit
     from ..service.config.load import load
     from ..service.postgres.address import without_password
     from ..service.service import Service
-    from .serve import SECRETS, checked_roots
 
     loaded = load(
         arguments.config,
@@ -83,27 +65,13 @@ def _work(arguments: argparse.Namespace) -> int:
     if not settings.database:
         raise ConfigError("a worker needs a database that a server shares: --database URL, or log.database in its file")
     service = Service(settings, role="worker")
-    for name in [name for name in os.environ if name.startswith(SECRETS)]:
-        del os.environ[name]  # agents inherit the rest
-    for warning in loaded.warnings:
-        print(f"stagedoor worker: {warning}", file=sys.stderr)
-    raise_descriptor_limit()
-    logs.set_up(arguments.log_format, arguments.log_level)
+    service.worker.code = arguments.enrol
+    prepare_process("worker", arguments, loaded.warnings)
     return asyncio.run(_run(service))
 
 
 async def _run(service: Service) -> int:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop_worker() -> None:
-        if stop.is_set():
-            os._exit(EXIT_INTERRUPTED)  # the second signal: the guards end what the agents run
-        logging.getLogger("stagedoor.service").info("stopping (again to stop at once)")
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop_worker)
+    stop = stopped_by_signals("stagedoor.service")
     async with service:
         worker = service.worker
         worker.on_revoked = stop.set

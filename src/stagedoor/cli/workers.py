@@ -9,7 +9,7 @@ from typing import Any
 from . import EXIT_SUCCESS, EXIT_USAGE
 from .command import Parser, report
 
-VERBS = ("list", "drain", "undrain", "revoke")
+VERBS = ("list", "enrol", "drain", "undrain", "revoke")
 _HELP = {
     "drain": "give it nothing new; what it runs goes on",
     "undrain": "give it work again",
@@ -28,6 +28,7 @@ def main(argv: list[str]) -> int:
     verbs = parser.add_subparsers(dest="verb", metavar="{" + ",".join(VERBS) + "}")
     listing = verbs.add_parser("list", help="list the machines (the default)")
     listing.add_argument("--json", action="store_true", help="print one JSON object per machine")
+    verbs.add_parser("enrol", help="make a code that lets one new machine in, within an hour")
     for verb, text in _HELP.items():
         one = verbs.add_parser(verb, help=text)
         one.add_argument("worker", help="its id, the beginning of its id, or its name")
@@ -35,7 +36,13 @@ def main(argv: list[str]) -> int:
     from ..errors import StagedoorError
 
     try:
-        return _list(json=arguments.json) if arguments.verb == "list" else _change(arguments.verb, arguments.worker)
+        match arguments.verb:
+            case "list":
+                return _list(json=arguments.json)
+            case "enrol":
+                return _enrol()
+            case _:
+                return _change(arguments.verb, arguments.worker)
     except (StagedoorError, OSError, ModuleNotFoundError) as fault:
         report("workers", fault)
         return EXIT_USAGE
@@ -53,7 +60,7 @@ def _list(*, json: bool) -> int:
     import msgspec
 
     from ..transcript import clean
-    from .output import ago, style_for, table
+    from .terminal.output import ago, style_for, table
 
     workers = _all()
     if json:
@@ -88,6 +95,15 @@ def _list(*, json: bool) -> int:
 def _state(worker: dict[str, Any]) -> str:
     names = [name for name in ("revoked", "away", "draining") if worker[name]]
     return ", ".join(names) or "ready"
+
+
+def _enrol() -> int:
+    from ..register import home
+    from ..server.running import send_request
+
+    print(send_request(home(), "POST", "/api/workers")["code"])
+    print("On the new machine, once, within an hour: stagedoor worker --enrol CODE", file=sys.stderr)
+    return EXIT_SUCCESS
 
 
 def _change(verb: str, name: str) -> int:

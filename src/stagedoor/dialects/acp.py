@@ -65,6 +65,9 @@ class AcpUpdates:
             case canonical.Plan(items=items):
                 entries = [{"content": item.text, "priority": "medium", "status": item.status} for item in items]
                 return [{"sessionUpdate": "plan", "entries": entries}]
+            case canonical.Notice(images=[_, *_] as images):
+                kind = "agent_message_chunk" if event.parent_tool_use_id is None else "agent_thought_chunk"
+                return [{"sessionUpdate": kind, "content": image_block(image)} | _meta(event) for image in images]
             case canonical.Notice(level=level, message=message):
                 return [] if level == "info" else _thought(event, f"{level}: {message}\n")
             case canonical.FilesRestored():
@@ -103,6 +106,7 @@ class AcpUpdates:
     def _ended(self, result: canonical.ToolResult) -> Update:
         call = self._calls.pop(result.tool_use_id, None) or _OpenCall()
         output = [text_content(result.output)] if result.output else []
+        output += [{"type": "content", "content": image_block(image)} for image in result.images]
         raw: dict[str, Any] = {"output": result.output, "status": result.status}
         if result.exit_code is not None:
             raw["exitCode"] = result.exit_code
@@ -138,6 +142,10 @@ def chunk(kind: str, text: str, message_id: str = "") -> Update:
 
 def text_content(text: str) -> dict[str, Any]:
     return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def image_block(image: canonical.ShownImage) -> dict[str, Any]:
+    return {"type": "image", "mimeType": image.media_type, "data": image.content}
 
 
 def call_fields(call: ToolUse | PermissionRequest, cwd: PurePosixPath) -> dict[str, Any]:

@@ -79,9 +79,14 @@ def _names(kind: type[Event]) -> list[tuple[str, str]]:
     return [(name, wire) for name, wire in pairs if name not in _HEADER]
 
 
+_RARE = frozenset({"images", "attachments"})
+"""Nearly always empty: named only where there are some."""
+
+
 def own_fields(event: Event) -> dict[str, Any]:
     """The fields of the event without the header; those without a value (``None``) are left out."""
-    return {wire: value for name, wire in _names(type(event)) if (value := getattr(event, name)) is not None}
+    values = ((name, wire, getattr(event, name)) for name, wire in _names(type(event)))
+    return {wire: value for name, wire, value in values if value is not None and (value or name not in _RARE)}
 
 
 def type_of(event: Event) -> str:

@@ -198,7 +198,7 @@ def _event(event: Event) -> UesEvent:
             )
         case canonical.ToolResult():
             return UesToolResult(
-                **_header(event, "exitCode"),
+                **_header(event, "exitCode", "images"),
                 payload=UesToolResultPayload(
                     tool_use_id=event.tool_use_id,
                     tool_name=event.name,

@@ -21,6 +21,7 @@ from ..unified.options import Options
 from ..unified.recording import OneSided, RecordingReader
 from ..unified.settings import AgentSetting
 from ..unified.tool_lists import MCP, AgentTool, ToolLists, tool_lists
+from .transcripts import Transcript
 
 NativeT = TypeVar("NativeT")
 """An agent's native events."""
@@ -131,6 +132,8 @@ class Driver(Generic[NativeT, DictionaryT]):
     """Raises ``NotSupported`` for a combination of options that this driver cannot keep, before anything starts."""
     settings: SessionSettings | None = None
     """What can be chosen in its sessions; ``None``: nothing, once they run."""
+    models: Callable[[Any], Awaitable[Sequence[str]]] | None = None
+    """The models that the program names, where it lets any name pass and fails at the first turn."""
 
 
 AnyDriver = Driver[Any, Any]
@@ -252,6 +255,8 @@ class Agent:
     scripted: ScriptedSetup | None = None
     offered_settings: Callable[[Mapping[str, str] | None], Awaitable[tuple[AgentSetting, ...]]] | None = None
     """Starts the program once to see what a session lets one choose; ``None``: that is known only while one runs."""
+    transcript: Transcript | None = None
+    """How a session of it can continue on another machine; ``None``: it cannot, there it begins a new conversation."""
     keep_lines: bool = False
     """The server keeps the program's own lines in its log: clients from before there was a second agent read them."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
@@ -43,6 +44,27 @@ async def inspected(
     except (StagedoorError, OSError) as error:
         return replace(found, problem=str(error), fix=agent.install)
     return replace(found, signed_in=signed_in, problem=problem, fix=fix)
+
+
+def inspection(
+    agent: Callable[[], Agent],
+    find: Callable[[str | None, Mapping[str, str] | None], str],
+    sign_in: Callable[[Mapping[str, str]], SignIn],
+    program_of: Callable[[str], str] = str,
+) -> Callable[[Mapping[str, str] | None], Awaitable[Presence]]:
+    """How an agent with proven versions is inspected. ``program_of``: what its launcher starts, where it has one."""
+
+    async def inspect(env: Mapping[str, str] | None) -> Presence:
+        async def version() -> CheckedVersion:
+            versions = agent().versions
+            assert versions is not None
+            return await versions.check(program_of(find(None, env)), env=env)
+
+        return await inspected(
+            agent(), lambda: find(None, env), version, lambda: sign_in(os.environ if env is None else env)
+        )
+
+    return inspect
 
 
 async def inspected_program(agent: Agent, program: str, env: Mapping[str, str]) -> Presence:

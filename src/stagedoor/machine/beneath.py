@@ -4,7 +4,9 @@ opened in the one before, and none of them may be a link. So nobody has to ask a
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 WAY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -26,3 +28,14 @@ def open_beneath(root: Path, path: Path, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=place)
     finally:
         os.close(place)
+
+
+def regular_file(descriptor: int) -> BinaryIO | None:
+    """What was opened, to be read; ``None`` unless it is a regular file, and then it is closed.
+
+    ``open`` itself raises for a folder, and leaves the descriptor open.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb")

@@ -4,9 +4,12 @@ the connection."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
+
+from ..transports.tasks import TaskOwner
 
 LONGEST_HEAD = 64 * 1024
 LONGEST_BODY = 32 * 1024 * 1024
@@ -23,6 +26,52 @@ class RefusedExchange(Exception):
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
         self.status = status
+
+
+class LoopbackConnections:
+    """Whoever connects to a port of ours on the loopback address. ``exchange`` answers one request and returns whether
+    the connection goes on; ``tasks`` owns what it starts."""
+
+    def __init__(self, exchange: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[bool]]) -> None:
+        self._exchange = exchange
+        self._listener: asyncio.Server | None = None
+        self.tasks = TaskOwner()
+        self.port = 0
+
+    async def open(self) -> None:
+        self._listener = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=LONGEST_HEAD)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    def abandon(self) -> None:
+        """For finalizers: stop listening, without waiting."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            self.stop_listening()
+            self.tasks.cancel_all()
+
+    def stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    async def close(self) -> None:
+        self.stop_listening()
+        await self.tasks.close()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.tasks.start(self._serve(reader, writer), name="stagedoor mcp connection")
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+                while await self._exchange(reader, writer):
+                    pass
+        finally:
+            await close_writer(writer)
+
+
+async def close_writer(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 class RequestHead(msgspec.Struct, frozen=True):

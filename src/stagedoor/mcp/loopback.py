@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ..transports.tasks import TaskOwner
-from .http_exchange import LONGEST_HEAD, RefusedExchange, RequestHead, chunk, parse_head, read_body, write_reply
+from .http_exchange import LoopbackConnections, RefusedExchange, RequestHead, chunk, parse_head, read_body, write_reply
 from .protocol import http_status, meta_of
 
 HEAD_SECONDS = 60.0
@@ -42,21 +42,18 @@ class LoopbackListener:
     def __init__(self, respond: Respond) -> None:
         self._respond = respond
         self._secret = secrets.token_urlsafe(32)
-        self._tasks = TaskOwner()
+        self._connections = LoopbackConnections(self._exchange)
         self._calls = TaskOwner()
-        self._listener: asyncio.Server | None = None
-        self._port = 0
 
     @classmethod
     async def open(cls, respond: Respond) -> LoopbackListener:
         server = cls(respond)
-        server._listener = await asyncio.start_server(server._connected, "127.0.0.1", 0, limit=LONGEST_HEAD)
-        server._port = server._listener.sockets[0].getsockname()[1]
+        await server._connections.open()
         return server
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}/mcp"
+        return f"http://127.0.0.1:{self._connections.port}/mcp"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -68,30 +65,14 @@ class LoopbackListener:
 
     def abandon(self) -> None:
         """For finalizers: stop listening, without waiting."""
-        if self._listener is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed already
-                self._listener.close()
-                self._calls.cancel_all()
-                self._tasks.cancel_all()
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            self._calls.cancel_all()
+        self._connections.abandon()
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
+        self._connections.stop_listening()
         await self._calls.close()
-        await self._tasks.close()
-
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.start(self._serve(reader, writer), name="stagedoor mcp connection")
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-                while await self._exchange(reader, writer):
-                    pass
-        finally:
-            writer.close()
-            with contextlib.suppress(ConnectionError):
-                await writer.wait_closed()
+        await self._connections.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its reply; whether the connection goes on."""
@@ -113,7 +94,10 @@ class LoopbackListener:
         """Raises unless this is one of our own agents."""
         if "origin" in head.headers:
             raise RefusedExchange(403, "no web page may call this server")
-        if head.headers.get("host", "").lower() not in (f"127.0.0.1:{self._port}", f"localhost:{self._port}"):
+        if head.headers.get("host", "").lower() not in (
+            f"127.0.0.1:{self._connections.port}",
+            f"localhost:{self._connections.port}",
+        ):
             raise RefusedExchange(403, "this server has another name")
         given = head.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, f"Bearer {self._secret}".encode()):
@@ -133,7 +117,7 @@ class LoopbackListener:
             self._calls.cancel((head.headers.get("mcp-session-id", ""), *cancelled))
         key = _call_key(head, message)
         answer = self._calls.start(self._respond(body), key=key, name="stagedoor mcp call")
-        hangup = self._tasks.start(reader.read(1), name="stagedoor mcp client")
+        hangup = self._connections.tasks.start(reader.read(1), name="stagedoor mcp client")
         try:
             await asyncio.wait([answer, hangup], timeout=STREAM_AFTER, return_when=asyncio.FIRST_COMPLETED)
             streaming = False

@@ -9,7 +9,6 @@ without us.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import secrets
 import ssl
@@ -17,8 +16,16 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from ..transports.tasks import TaskOwner
-from .http_exchange import LONGEST_HEAD, RefusedExchange, RequestHead, parse_head, read_body, write_reply
+from .http_exchange import (
+    LONGEST_HEAD,
+    LoopbackConnections,
+    RefusedExchange,
+    RequestHead,
+    close_writer,
+    parse_head,
+    read_body,
+    write_reply,
+)
 from .tools_only import names_resources, refusals
 
 HEAD_SECONDS = 60.0
@@ -39,45 +46,26 @@ class ToolsGate:
         self._environ = environ
         self._paths = {name: f"/{secrets.token_urlsafe(24)}" for name in servers}
         self._targets = {self._paths[name]: urlsplit(address) for name, address in servers.items()}
-        self._tasks = TaskOwner()
-        self._listener: asyncio.Server | None = None
-        self._port = 0
+        self._connections = LoopbackConnections(self._exchange)
         self._tls: ssl.SSLContext | None = None
 
     @classmethod
     async def open(cls, servers: Mapping[str, str], environ: Mapping[str, str]) -> ToolsGate:
         gate = cls(servers, environ)
-        gate._listener = await asyncio.start_server(gate._connected, "127.0.0.1", 0, limit=LONGEST_HEAD)
-        gate._port = gate._listener.sockets[0].getsockname()[1]
+        await gate._connections.open()
         return gate
 
     @property
     def addresses(self) -> dict[str, str]:
         """Where each of the servers is to be reached instead."""
-        return {name: f"http://127.0.0.1:{self._port}{path}" for name, path in self._paths.items()}
+        return {name: f"http://127.0.0.1:{self._connections.port}{path}" for name, path in self._paths.items()}
 
     def abandon(self) -> None:
         """For finalizers: stop listening, without waiting."""
-        if self._listener is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed already
-                self._listener.close()
-                self._tasks.cancel_all()
+        self._connections.abandon()
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-        await self._tasks.close()
-
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.start(self._serve(reader, writer), name="stagedoor mcp gate")
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            with contextlib.suppress(ConnectionError, TimeoutError, asyncio.IncompleteReadError):
-                while await self._exchange(reader, writer):
-                    pass
-        finally:
-            await _close(writer)
+        await self._connections.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """One request and its reply; whether the connection goes on."""
@@ -105,7 +93,7 @@ class ToolsGate:
         return False
 
     def _target(self, head: RequestHead) -> SplitResult:
-        if "origin" in head.headers or head.headers.get("host", "").lower() != f"127.0.0.1:{self._port}":
+        if "origin" in head.headers or head.headers.get("host", "").lower() != f"127.0.0.1:{self._connections.port}":
             raise RefusedExchange(403, "only the agent of this session may come in here")
         target = self._targets.get(head.target)
         if target is None:
@@ -133,8 +121,8 @@ class ToolsGate:
             lines += [f"Content-Length: {len(body)}"] if body or head.method == "POST" else []
             out.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
             await out.drain()
-            copying = self._tasks.start(_copy(incoming, writer), name="stagedoor mcp gate copy")
-            hangup = self._tasks.start(reader.read(1), name="stagedoor mcp gate client")
+            copying = self._connections.tasks.start(_copy(incoming, writer), name="stagedoor mcp gate copy")
+            hangup = self._connections.tasks.start(reader.read(1), name="stagedoor mcp gate client")
             try:
                 await asyncio.wait([copying, hangup], return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -144,7 +132,7 @@ class ToolsGate:
             if not copying.cancelled():
                 copying.result()
         finally:
-            await _close(out)
+            await close_writer(out)
 
     async def _connect(self, target: SplitResult) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
         """The connection, and what is asked for over it."""
@@ -227,9 +215,3 @@ def _proxy(environ: Mapping[str, str], scheme: str, host: str) -> SplitResult | 
 def _covers(pattern: str, host: str) -> bool:
     name = pattern.removeprefix("*").removeprefix(".").lower()
     return pattern == "*" or (name != "" and (host.lower() == name or host.lower().endswith(f".{name}")))
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()

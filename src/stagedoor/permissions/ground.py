@@ -28,7 +28,8 @@ def is_free_edit(request: PermissionRequest, options: Options) -> bool:
 
     Where a tier lets edits run, the agents that can ask about them do, and we answer these at once.
     """
-    from .risk.judge import judge, paths_of
+    from .risk.fields import paths_of
+    from .risk.judge import judge
 
     if request.operation != "write" or request.tool_name not in ("write_file", "edit_file"):
         return False

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from stagedoor.unified.events import PermissionRequest, Risk, ToolUse
+from stagedoor.unified.events import PermissionRequest, Risk, ToolName, ToolUse
 from stagedoor.unified.options import Approval, Sandbox, Tier
 
 from .globs import Match
 from .paths import Folder, as_ground
 from .risk.judge import RiskVerdict, judge
-from .rules import Action, PolicyCall, Rule, Unit, call_of, is_neutral, matches
+from .rules import Action, PolicyCall, Rule, Unit, call_of, is_conditional, is_neutral, matches, may_speak
 
 _SAY_IT_PLAINLY = "write it as plain commands: literal words, quotes, pipes, && and redirections to named files"
 _SEVERITY: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
@@ -43,23 +43,25 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Rules in order, lists in short form, and what happens when nothing speaks (asking, unless it is said)."""
+    """Rules in order, lists in short form, and what happens when nothing speaks (asking, unless it is said).
+
+    ``of_caller``: the caller's part of it, where it stands on the rules of a session's tier and modes.
+    """
 
     rules: tuple[Rule, ...] = ()
     auto_approve: tuple[str, ...] = ()
     deny_patterns: tuple[str, ...] = ()
     default: Action | None = None
     name: str = ""
+    of_caller: Policy | None = None
 
     @property
     def all_rules(self) -> tuple[Rule, ...]:
         """The rules with the short lists written out: denials first, approvals last."""
         denials = tuple(
-            Rule(action="deny", name=f"deny_patterns: {pattern}", command=(pattern,)) for pattern in self.deny_patterns
+            Rule(action="deny", name=f"never run {pattern}", command=(pattern,)) for pattern in self.deny_patterns
         )
-        approvals = tuple(
-            Rule(action="allow", name=f"auto_approve: {tool}", tool=(tool,)) for tool in self.auto_approve
-        )
+        approvals = tuple(Rule(action="allow", name=f"always allow {tool}", tool=(tool,)) for tool in self.auto_approve)
         return (*denials, *self.rules, *approvals)
 
     def decide(
@@ -77,6 +79,16 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         call = call_of(request, verdict, ground, verdict.problems)
         return _decide(self, call)
 
+    def denies_every(self, tool: ToolName, native_name: str, agent: str) -> bool:
+        """Whether no call of this tool is allowed or asked about, whatever it is given. What the caller denies by his
+        default stays denied where his tier allows it: no question would come that could tell one call from another."""
+        if self.of_caller is not None and self.of_caller.denies_every(tool, native_name, agent):
+            return True
+        speaking = [rule for rule in self.all_rules if may_speak(rule, tool, native_name, agent)]
+        if any(rule.action == "deny" and not is_conditional(rule) for rule in speaking):
+            return True
+        return self.default == "deny" and all(rule.action == "deny" for rule in speaking)
+
     def with_rule(self, rule: Rule) -> Policy:
         """The same policy with one more rule, before all others."""
         return msgspec.structs.replace(self, rules=(rule, *self.rules))
@@ -88,6 +100,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             default=None if self.default == "allow" else self.default,
             name=self.name,
         )
+
+    def over_modes(self, modes: Policy) -> Policy:
+        """This policy, a caller's, on the rules of a session's tier and modes: what it denies is known as his."""
+        return msgspec.structs.replace(self.stacked_on(modes), of_caller=self)
 
     def stacked_on(self, other: Policy) -> Policy:
         """This policy first, then another: its denials still win, its other rules speak where ours are silent."""
@@ -107,7 +123,8 @@ def _decide(policy: Policy, call: PolicyCall) -> Ruling:
         for rule, found in hits
     )
     decided = [_decide_unit(policy, unit, hits, call) for unit, hits in hits_of_unit]
-    action, rule, why = max(decided, key=lambda candidate: _SEVERITY[candidate[0]])
+    # Of two that are as strict, the certain one is told.
+    action, rule, why, _ = max(decided, key=lambda candidate: (_SEVERITY[candidate[0]], candidate[3]))
     return Ruling(
         action=action, rule=rule, why=why, risk=call.verdict.risk, reasons=call.verdict.reasons, matched=matched
     )
@@ -120,22 +137,23 @@ def _hits(rules: Sequence[Rule], unit: Unit, call: PolicyCall) -> list[tuple[Rul
 
 def _decide_unit(
     policy: Policy, unit: Unit, hits: Sequence[tuple[Rule, Match]], call: PolicyCall
-) -> tuple[Action, Rule | None, str]:
+) -> tuple[Action, Rule | None, str, bool]:
+    """The action, whose rule it is, why, and whether that is certain."""
     part = describe(unit)
     for rule, found in hits:
         if rule.action == "deny" and found == "yes":
-            return "deny", rule, f"rule “{rule.label}” denies {part}"
+            return "deny", rule, f"rule “{rule.label}” denies {part}", True
     for rule, found in hits:
         if rule.action == "deny" and found == "maybe":
-            return "deny", rule, f"rule “{rule.label}” may apply to {part}; {_SAY_IT_PLAINLY}"
+            return "deny", rule, f"rule “{rule.label}” may apply to {part}; {_SAY_IT_PLAINLY}", False
     for rule, _ in hits:
         if rule.action != "deny":
             verb = "allows" if rule.action == "allow" else "asks about"
-            return rule.action, rule, f"rule “{rule.label}” {verb} {part}"
+            return rule.action, rule, f"rule “{rule.label}” {verb} {part}", True
     if is_neutral(unit, call.ground):
-        return "allow", None, f"{part} does nothing by itself"
+        return "allow", None, f"{part} does nothing by itself", True
     default: Action = policy.default or "ask"
-    return default, None, f"no rule matches {part}, and the default is to {default}"
+    return default, None, f"no rule matches {part}, and the default is to {default}", True
 
 
 def describe(unit: Unit) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 
 import msgspec
 
@@ -103,7 +103,11 @@ class Protections:
 
     def __init__(self, patterns: Iterable[tuple[str, str]]) -> None:
         self._entries = tuple(_entry(pattern, why) for pattern, why in patterns)
-        self._any = re.compile("|".join(_regex(entry) for entry in self._entries) or r"(?!)")
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        """Made when a path is first looked at: it takes some 20 ms, and most programs that import us ask for none."""
+        return re.compile("|".join(_regex(entry) for entry in self._entries) or r"(?!)")
 
     def why(self, path: str) -> str:
         """Why this path is protected; empty when it is not. ``path`` is in lower case: ``~/…``, ``/…``, or, for what

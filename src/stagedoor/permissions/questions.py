@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what judges is loaded when there is something to judge
 
 
 RECORDING_SECONDS = 10.0
+NOBODY = "nobody can be asked: run it at a terminal, give it a can_use_tool function, or choose another tier"
 UNATTENDED = "unattended"
 
 
@@ -198,9 +199,7 @@ class SessionQuestions:
             return _Resolution(Allow(remember="session"), "policy", "remembered", "the same call was allowed before")
         if self._attended:
             return None
-        return _Resolution(
-            Deny("nobody can be asked: pass can_use_tool=, or choose another tier"), "policy", UNATTENDED
-        )
+        return _Resolution(Deny(NOBODY), "policy", UNATTENDED)
 
     async def _hooked(self, request: PermissionRequest, resolution: _Resolution | None) -> _Resolution | None:
         """What the user's hook makes of it. What a rule or a list denies stays denied; the hook answers no questions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import posixpath
 import re
 from collections.abc import Sequence
 from typing import Literal
@@ -12,18 +11,20 @@ from typing import Literal
 import msgspec
 
 from stagedoor.unified.events import Operation, PermissionRequest, Risk, ToolName, ToolUse
-from stagedoor.unified.tools import target_of
 
 from ..machine.names import short_name
+from ..unified.tools import operation_of
 from .globs import Match, match_command, match_path
 from .paths import Ground, inside, locate, real_paths, resolve
-from .risk.judge import RiskVerdict
+from .risk.fields import command_text, web_arguments
+from .risk.judge import RiskVerdict, start_folder
+from .risk.possible import possible_commands
 from .risk.programs import only_reads
 from .shell.script import ShellCommand
 from .shell.words import HOLE
+from .shell.wrappers import as_called_by_name, is_known_file
 
 Action = Literal["allow", "deny", "ask"]
-_PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 _NEUTRAL = frozenset({"true", "false", ":", "test", "[", "set"})
 
 
@@ -37,7 +38,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
     folder: tuple[str, ...] = ()  # the folder a command runs in, fed by nothing that another rule spoke for
-    input: str = ""  # all of what a call is given: an address, or its arguments as JSON
+    input: str = ""  # all of what a call is given: a shell line, an address, or its arguments as JSON
     outside: bool | None = None
     risk: tuple[Risk, ...] = ()
     agent: tuple[str, ...] = ()
@@ -82,7 +83,9 @@ class PolicyCall(msgspec.Struct, frozen=True, kw_only=True):
     ground: Ground
     units: tuple[Unit, ...]
     arguments: str = ""
-    """What whoever is asked sees of a call that is neither a command nor about files."""
+    """What whoever is asked sees of a call: the whole line of a shell, an address, or the arguments."""
+    folder: str | None = None
+    """Where a shell line begins to run; not known when the call does not say it clearly."""
 
 
 def call_of(
@@ -107,12 +110,15 @@ def call_of(
         ground=ground,
         units=tuple(units),
         arguments=_arguments(request, tool),
+        folder=start_folder(request.input, ground),
     )
 
 
 def _arguments(request: PermissionRequest | ToolUse, tool: ToolName) -> str:
-    if tool in ("web_fetch", "web_search") and (target := target_of(tool, request.input)):
+    if tool in ("web_fetch", "web_search") and (target := web_arguments(tool, request.input)):
         return target
+    if (tool == "shell" or request.operation == "execute") and (line := command_text(request.input)) is not None:
+        return line  # with a field that says more, the call is not understood
     return json.dumps(request.input, sort_keys=True, separators=(",", ":"), default=repr, ensure_ascii=False)
 
 
@@ -151,18 +157,35 @@ def is_neutral(unit: Unit, ground: Ground) -> bool:
         return True
     if command.assignments or not command.words:
         return False
-    if command.words == ("cat",) and command.stdin is not None and not command.redirects:
+    if command.words == ("cat",) and command.stdin is not None and not command.redirects and not command.into_file:
         return True  # it repeats what the line itself says
     if command.words[0] == "cd":
         return all(locate(word, command.cwds, ground).place == "workspace" for word in command.words[1:])
     return command.words[0] in _NEUTRAL
 
 
+def may_speak(rule: Rule, tool: ToolName, native_name: str, agent: str) -> bool:
+    """Whether a rule can speak of any call of this tool."""
+    if rule.tool and not _names_tool(rule, tool, native_name):
+        return False
+    if (rule.command or rule.folder) and operation_of(tool) != "execute":
+        return False  # it speaks of commands
+    return (not rule.agent or agent in rule.agent) and (not rule.operation or operation_of(tool) in rule.operation)
+
+
+def is_conditional(rule: Rule) -> bool:
+    """Whether it depends on what a call is given."""
+    given = (rule.command, rule.path, rule.folder, rule.input, rule.risk)
+    return any(given) or rule.outside is not None or rule.understood is not None
+
+
+def _names_tool(rule: Rule, tool: ToolName, native_name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.tool for name in (tool, native_name) if name)
+
+
 def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
     """Whether a rule speaks of this unit. A rule that allows must be sure; one that forbids is generous."""
-    if rule.tool and not any(
-        fnmatch.fnmatchcase(name, pattern) for pattern in rule.tool for name in (call.tool, call.native_name) if name
-    ):
+    if rule.tool and not _names_tool(rule, call.tool, call.native_name):
         return "no"
     if rule.agent and call.agent not in rule.agent:
         return "no"
@@ -182,7 +205,7 @@ def matches(rule: Rule, unit: Unit, call: PolicyCall) -> Match:
         return "no"
     if rule.path and not _path_holds(rule, unit, call.ground):
         return "no"
-    if rule.folder and not _runs_in(rule, unit):
+    if rule.folder and not (call.folder in rule.folder if rule.input else _runs_in(rule, unit)):
         return "no"
     if rule.input and rule.input != call.arguments:
         return "no"
@@ -198,9 +221,9 @@ def _runs_in(rule: Rule, unit: Unit) -> bool:
 
 
 def is_fed(command: ShellCommand) -> bool:
-    """Whether a command gets something that its words do not show, and may do more with it than read."""
+    """Whether a command gets something that its words do not show, and may do more with it than show it."""
     fed = command.stdin is not None or command.fed_by or command.made_from
-    return bool(fed) and not only_reads(command)
+    return bool(fed) and (command.writes_file or not only_reads(command))
 
 
 def _is_outside(unit: Unit, ground: Ground) -> bool:
@@ -228,23 +251,38 @@ def _command_holds(rule: Rule, unit: Unit) -> Match:
     if command is None:
         return "maybe" if unit.kind == "unclear" and rule.action != "allow" else "no"
     if rule.action == "allow":
-        sure = any(match_command(pattern, text) == "yes" for pattern in rule.command for text in _strict(command))
+        texts = [one.whole_text if rule.folder else one.text for one in _strict(command)]
+        sure = any(match_command(pattern, text) == "yes" for pattern in rule.command for text in texts)
         return "yes" if sure else "no"
     found = {match_command(pattern, text) for pattern in rule.command for text in _loose(command)}
-    return "yes" if "yes" in found else "maybe" if "maybe" in found else "no"
+    if "yes" in found:
+        return "yes"
+    return "maybe" if "maybe" in found or _may_run(rule, command) else "no"
 
 
-def _strict(command: ShellCommand) -> list[str]:
-    texts = [command.text]
-    if command.words and posixpath.dirname(command.words[0]) in _PROGRAM_FOLDERS and not command.assignments:
-        texts.append(_bare(command).text)
-    return texts
+def _may_run(rule: Rule, command: ShellCommand) -> bool:
+    """Whether one of a rule's commands may be what another program is told to run. A pattern that begins with a star
+    names no program, and has said what it has to say about the command itself."""
+    patterns = [pattern for pattern in rule.command if pattern[:1] not in ("*", "?", "")]
+    return bool(patterns) and any(
+        match_command(pattern, text) != "no"
+        for inner in possible_commands(command)
+        for text in _loose(inner)
+        for pattern in patterns
+    )
+
+
+def _strict(command: ShellCommand) -> list[ShellCommand]:
+    if command.words and "/" in command.words[0] and is_known_file(command.words[0]) and not command.assignments:
+        return [command, _bare(command)]
+    return [command]
 
 
 def _loose(command: ShellCommand) -> list[str]:
-    return list(
-        dict.fromkeys([command.text, msgspec.structs.replace(command, assignments=()).text, _bare(command).text])
-    )
+    texts = [command.text, msgspec.structs.replace(command, assignments=()).text, _bare(command).text]
+    if (words := as_called_by_name(command.words)) is not None:
+        texts.append(msgspec.structs.replace(command, words=words, assignments=()).text)
+    return list(dict.fromkeys(texts))
 
 
 def _bare(command: ShellCommand) -> ShellCommand:

@@ -90,7 +90,7 @@ def _running(folder: Path, token: str | None) -> Address:
         server = msgspec.json.decode((folder / _SERVER_FILE).read_bytes(), type=_RunningServer)
     except (OSError, msgspec.MsgspecError):
         raise ConnectionLost(
-            f"no server is running with the home {folder}; run stagedoor serve, or pass an address: connect(url, token)"
+            f"no server is running with the home {folder}; run stagedoor serve, or give the address of another one"
         ) from None
     token = token or _stored_token(folder)
     if not token:

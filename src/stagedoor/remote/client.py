@@ -105,6 +105,7 @@ class RemoteOptions(TypedDict, total=False):
     trust: bool | None
     group: str
     worktree: bool
+    from_branch: str
     can_use_tool: CanUseTool | None
     resume: str | None
     fork: bool

@@ -22,7 +22,7 @@ from ..transports.relay import Reader, Relay
 from ..transports.tasks import TaskOwner
 from ..unified.decisions import Allow, CanUseTool, Decision
 from ..unified.events import Done, Event, TurnCompleted, TurnStarted, Unrecognized
-from ..unified.options import Tier
+from ..unified.options import Approval, Tier
 from ..unified.settings import AgentReport, AgentSetting, setting_named
 from .answers import CallbackAnswers
 from .connection import ServerConnection
@@ -117,9 +117,11 @@ class RemoteSession:
         """End the running turn; the session continues. ``pause``: what waits for its turn goes on waiting."""
         await self._link.act("interrupt", {"pause": True} if pause else None)
 
-    async def configure(self, *, model: str | None = None, tier: Tier | None = None) -> SessionView:
-        """Another model or tier, from the next prompt on; the agent must be able to resume."""
-        return await self._link.change({"model": model, "tier": tier})
+    async def configure(
+        self, *, model: str | None = None, tier: Tier | None = None, approval: Approval | None = None
+    ) -> SessionView:
+        """Another model, tier or approval, from the next prompt on; the agent must be able to resume."""
+        return await self._link.change({"model": model, "tier": tier, "approval": approval})
 
     async def diff(self) -> WorkspaceDiff:
         """What has changed in its workspace since it began, new files included."""

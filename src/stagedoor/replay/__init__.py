@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -47,6 +48,7 @@ from ..wire import shapes
 
 Line = bytes | shapes.UnknownMessage
 CUT_SHORT = "the agent ended in the middle of its turn"
+HALF = "the recording ends in the middle of a message: what came after it is not known"
 
 
 class Account(msgspec.Struct):
@@ -72,6 +74,8 @@ class _RecordedLine(msgspec.Struct):
     t: float = 0.0
 
 
+_ANY_NUMBERS = json.JSONDecoder(parse_int=str, parse_float=str)
+"""Only whether something is whole is asked: not even a number beyond all bounds makes a line half a one."""
 _RECORDED = msgspec.json.Decoder(_RecordedLine)
 _SIDES = {"stdin": "in", "send": "in", "sent": "in", "stdout": "out", "recv": "out", "received": "out"}
 """What other recorders call the two."""
@@ -81,6 +85,7 @@ def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Acc
     """Unified events for the lines of a recording (raw output, or a two-way log), up to and including ``done``."""
     account = account or Account()
     replayed = _ReplayedSession(agent, driver)
+    line: Line = b""
     for line in lines:
         account.lines += 1
         side, message = side_of(line)
@@ -103,7 +108,7 @@ def translate(agent: str, driver: AnyDriver, lines: Iterable[Line], account: Acc
             account.remarks += 1
     for native in replayed.protocol.receive_eof():
         yield from replayed.from_agent(native)
-    yield from replayed.end(_silence(account))
+    yield from replayed.end(_silence(account), _half_a_message(line))
 
 
 def _silence(account: Account) -> Error | None:
@@ -112,6 +117,19 @@ def _silence(account: Account) -> Error | None:
         return Error(kind="protocol_error", message="nothing in this recording could be understood", fatal=True)
     if not (account.translated or account.absorbed):
         return Error(kind="connection_failed", message="the agent ended without a word", fatal=True)
+    return None
+
+
+def _half_a_message(last: Line) -> Error | None:
+    """What is wrong with a recording whose last line was cut: what it would have said, nobody knows."""
+    if not isinstance(last, bytes) or not last.lstrip().startswith(b"{"):
+        return None
+    try:
+        _ANY_NUMBERS.decode(last.decode("utf-8", "replace").strip())
+    except json.JSONDecodeError:
+        return Error(kind="connection_failed", message=HALF, fatal=True)
+    except RecursionError:
+        pass  # too deep to look at, which is another fault
     return None
 
 
@@ -141,6 +159,7 @@ class _ReplayedSession:
         self._waiting: dict[str, _Waiting] = {}
         self._cwd = "/"
         self._unrecognized = False
+        self._went_well = True  # the last turn
         self._unresolved = False  # whether an error was told, and no turn has ended since
         self._seq = itertools.count(1)
 
@@ -174,14 +193,17 @@ class _ReplayedSession:
         unrecognized, self._unrecognized = self._unrecognized, False
         return unrecognized
 
-    def end(self, silence: Error | None) -> Iterator[Event]:
-        """The recording is over. ``silence``: the agent has said nothing that could be understood."""
+    def end(self, silence: Error | None, half: Error | None) -> Iterator[Event]:
+        """The recording is over. ``silence``: the agent has said nothing that could be understood. ``half``: the last
+        line is not whole."""
         yield from self._ask_all()
         if self._grammar.in_turn:
             cut_short = silence or Error(kind="connection_failed", message=CUT_SHORT, fatal=True)
             yield from self._stamped(self._grammar.end("error", cut_short))
         elif silence is not None and not self._grammar.turn:
             yield from self._stamped(self._grammar.end("error", silence))
+        elif half is not None and self._went_well and not self._unresolved:
+            yield from self._stamped(self._grammar.end("error", half))
         else:
             # An error that no turn was opened for is all that this recording came to.
             yield from self._stamped(self._grammar.end("error" if self._unresolved else None))
@@ -193,6 +215,7 @@ class _ReplayedSession:
                 return
             case TurnCompleted():
                 self._prompted = False
+                self._went_well = event.status == "success"
                 yield from self._ask_all()
             case ToolResult() | FileChange() | ToolProgress():
                 yield from self._ask_about(event.tool_use_id)

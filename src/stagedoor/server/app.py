@@ -49,7 +49,7 @@ def create_app(service: Service, *, token: str | None = None) -> Starlette:
     """The app; its lifespan starts and stops ``service``. ``token`` is the administrator's, else that of the home."""
     private_folder(service.home)
     devices = Devices(service.devices, server_token(service.home) if token is None else token)
-    codes = PairingCodes()
+    codes = PairingCodes(shared=service.admission)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:

@@ -1,15 +1,16 @@
-"""The page's modules as one file: it travels in one request, and compresses far better than many small ones.
+"""The page's modules as one file, and its styles as another: each travels in one request, and compresses far better
+than many small ones.
 
 The modules are written so that this is simple (``tests/server/test_page.py`` holds them to it): imports at the top,
 exports by name, no circles, no text in backquotes that goes over lines. Each becomes a function that is called once, in
-the order of what it needs; indentation, spaces that mean nothing and comments are left out.
+the order of what it needs; indentation, spaces and line ends that mean nothing and comments are left out.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 _IMPORT = re.compile(r'^import\s+(?:\{([^}]*)\}\s+from\s+)?"([^"]+)";$\n?', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
@@ -24,13 +25,8 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
 
     >>> sources = {"/a.js": 'import { b as c } from "./b.js";\\nc();', "/b.js": "export const b = () => 1;"}
     >>> print(bundle("/a.js", sources.__getitem__))
-    const m0=(()=>{
-    const b=()=>1;
-    return{b}})();
-    const m1=(()=>{
-    const{b:c}=m0;
-    c();
-    return{}})();
+    const m0=(()=>{const b=()=>1;return{b}})();
+    const m1=(()=>{const{b:c}=m0;c();return{}})();
     """
     modules: dict[str, str] = {}
     under_way: list[str] = []
@@ -52,12 +48,39 @@ def bundle(entry: str, read: Callable[[str], str]) -> str:
         exported = ",".join(_EXPORT.findall(body))
         lines = [line for line in map(squeezed, [*taken, *_EXPORT.sub("", body).split("\n")]) if line]
         modules[path] = f"m{len(written)}"
-        written.append("\n".join([f"const {modules[path]}=(()=>{{", *lines, f"return{{{exported}}}}})();"]))
+        written.append(joined([f"const {modules[path]}=(()=>{{", *lines, f"return{{{exported}}}}})();"]))
         return modules[path]
 
     written: list[str] = []
     add(posixpath.normpath(entry))
     return "\n".join(written)
+
+
+def joined(lines: Iterable[str]) -> str:
+    """Without the line ends after which a statement goes on or has ended, and without the sign behind the last of a
+    list or block.
+
+    >>> joined(["f(", "a,", "b,", ");", "if(c){", "d();", "return;", "}"])
+    'f(a,b);if(c){d();return}'
+    """
+    out = ""
+    for line in lines:
+        if (out.endswith(",") and line.startswith((")", "]", "}"))) or (out.endswith(";") and line.startswith("}")):
+            out = out[:-1]
+        goes_on = out.endswith(("{", "(", "[", ",", ";")) or line.startswith(("}", ")", "]", ".", "?", ":", "&&", "||"))
+        out += line if goes_on or not out else f"\n{line}"
+    return out
+
+
+def stylesheet(sources: Iterable[str]) -> str:
+    """Style sheets as one, without indentation and line ends; ``sources`` have no comments.
+
+    >>> stylesheet(["a {\\n  color: red;\\n}\\n", "b > a:hover,\\nb {\\n  margin: 0 1px;\\n}"])
+    'a{color:red}b > a:hover,b{margin:0 1px}'
+    """
+    lines = (line.strip() for source in sources for line in source.split("\n"))
+    shown = (line.replace(": ", ":", 1) if line.endswith(";") else line.replace(" {", "{") for line in lines)
+    return "".join(f"{line} " if line and line[-1] not in "{};," else line for line in shown).replace(";}", "}")
 
 
 def squeezed(line: str) -> str:

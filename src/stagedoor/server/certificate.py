@@ -10,17 +10,16 @@ from __future__ import annotations
 import datetime
 import hashlib
 import ipaddress
-import os
 import re
 import socket
 import ssl
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stagedoor.errors import ConfigError
+from stagedoor.machine.private_file import read_private
 from stagedoor.service.config.settings import Settings
 from stagedoor.whole_file import replace_file
 
@@ -123,8 +122,8 @@ def _is_good(cert: Path, key: Path, address: ipaddress.IPv4Address | ipaddress.I
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        current = x509.load_pem_x509_certificate(_private(cert))
-        private = load_pem_private_key(_private(key), None)
+        current = x509.load_pem_x509_certificate(read_private(cert))
+        private = load_pem_private_key(read_private(key), None)
         names = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         pair = private.public_key() == current.public_key()
     except (OSError, ValueError, TypeError, x509.ExtensionNotFound):
@@ -135,13 +134,3 @@ def _is_good(cert: Path, key: Path, address: ipaddress.IPv4Address | ipaddress.I
 def _lasts(current: x509.Certificate) -> bool:
     now = datetime.datetime.now(datetime.UTC)
     return current.not_valid_before_utc <= now <= current.not_valid_after_utc - datetime.timedelta(days=RENEW_DAYS)
-
-
-def _private(path: Path) -> bytes:
-    """Raises ``OSError`` for a file that others could have read."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
-        shared = status.st_mode & 0o077 or status.st_uid != os.getuid() or status.st_nlink > 1
-        if shared or not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is not private")
-        return file.read()

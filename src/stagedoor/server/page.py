@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .bundle import bundle
+from .bundle import bundle, stylesheet
 
 _MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -33,6 +33,9 @@ _DOCS_FILES = {
 }
 BUNDLE = "/static/page.js"
 """All modules of the page in one file."""
+STYLES = "/static/page.css"
+"""All its styles, in the order in which later ones win."""
+_STYLE_FILES = ("frame", "stream", "views")
 _COMPRESSED_ALREADY = ("png",)
 _COMMENTED = ("js", "css")
 _WORTH_COMPRESSING = 400
@@ -67,7 +70,7 @@ class PageFile(msgspec.Struct, frozen=True):
 def routes(service: object = None) -> list[Route]:
     """One route per file: nothing outside the package can be requested."""
     docs = [_docs_route(path, name, media) for path, (name, media) in _DOCS_FILES.items()]
-    return [*(_route(path) for path in (*files(), BUNDLE)), *docs]
+    return [*(_route(path) for path in (*files(), BUNDLE, STYLES)), *docs]
 
 
 @cache
@@ -84,7 +87,9 @@ def files() -> dict[str, Traversable]:
 def page_file(path: str) -> PageFile:
     ending = path.rpartition(".")[2] if path != "/" else "html"
     if path == BUNDLE:
-        body = bundle("/static/app.js", lambda module: without_comments(files()[module].read_bytes()).decode()).encode()
+        body = bundle("/static/app.js", _source).encode()
+    elif path == STYLES:
+        body = stylesheet(_source(f"/static/style/{name}.css") for name in _STYLE_FILES).encode()
     else:
         body = files()[path].read_bytes()
         body = without_comments(body) if ending in _COMMENTED else body
@@ -93,6 +98,10 @@ def page_file(path: str) -> PageFile:
     if ending not in _COMPRESSED_ALREADY and len(body) >= _WORTH_COMPRESSING:
         gzipped = Variant(gzip.compress(body, 9, mtime=0), f'"{digest}-gzip"')
     return PageFile(_MEDIA_TYPES[ending], Variant(body, f'"{digest}"'), gzipped)
+
+
+def _source(path: str) -> str:
+    return without_comments(files()[path].read_bytes()).decode()
 
 
 def without_comments(source: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -55,6 +55,9 @@ class Agents:
         self._looking = asyncio.Lock()
         self._trying = asyncio.Lock()
         self._offered: dict[str, tuple[AgentSetting, ...]] = {}
+        self.elsewhere: Callable[[], Awaitable[frozenset[str]]] | None = None
+        """The labels of the machines that take work, where several share a log."""
+        self.runs_here = True
 
     def enabled(self, name: str) -> bool:
         return self._settings.agents.get(name, AgentSettings()).enabled
@@ -70,12 +73,30 @@ class Agents:
         """The agent that runs when nobody names one."""
         if self._settings.default_agent:
             return self._settings.default_agent
-        for view in await self.list():
+        for view in await (self.on_this_machine() if self.runs_here else self.list()):
             if view.default:
                 return view.agent
         raise BadRequest("every agent is switched off in this server's configuration; enable one")
 
     async def list(self) -> tuple[AgentView, ...]:
+        """With those that other machines have, where several share a log."""
+        if self.elsewhere is None:
+            return await self.on_this_machine()
+        labels = await self.elsewhere()
+        views = [self._anywhere(view, labels) for view in await self.on_this_machine()]
+        default = self._settings.default_agent or _first_ready(views)
+        return tuple(replace(view, default=view.agent == default) for view in views)
+
+    def _anywhere(self, view: AgentView, labels: frozenset[str]) -> AgentView:
+        if not view.enabled or (self.runs_here and view.installed):
+            return view
+        unknown = replace(view, installed=False, version="", signed_in=None, problem="", fix="")
+        if f"agent:{view.agent}" in labels:
+            return replace(unknown, installed=True)
+        return replace(unknown, fix="install it on a machine that takes work (stagedoor workers lists them)")
+
+    async def on_this_machine(self) -> tuple[AgentView, ...]:
+        """As this machine has them."""
         async with self._looking:  # who comes meanwhile gets the same answer
             if self._clock() >= self._until:
                 views = await asyncio.gather(*(self._look(name) for name in catalog.names()))

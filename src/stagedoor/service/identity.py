@@ -18,6 +18,7 @@ class _Seed:
         self.closed = False
 
 
+_CALLER: ContextVar[str] = ContextVar("stagedoor-caller", default="")
 _CURRENT: ContextVar[_Seed | None] = ContextVar("stagedoor-id-seed", default=None)
 
 
@@ -59,6 +60,15 @@ def id_below(name: str) -> str:
     """The one with this ``name`` under the current seed, beside those in order; a random one without a seed."""
     seed = current_seed()
     return str(uuid.uuid5(_ROOM, f"{name}:{seed}") if seed else uuid.uuid4())
+
+
+def note_caller(name: str) -> None:
+    """Who asks for what this task does from now on: the name of a device."""
+    _CALLER.set(name)
+
+
+def current_caller() -> str:
+    return _CALLER.get()
 
 
 def _numbered(seed: str, number: int) -> str:

@@ -21,7 +21,7 @@ from stagedoor.errors import EventsRemoved, StoreAway, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
 from .store import Append, Change, Fence, Forget, Removable, Store, Sweep, Trim
-from .views import Command, Question, Record, SessionView
+from .views import Command, NoticeRow, Question, Record, SessionView
 
 CHUNK = 512
 REMEMBERED = 4096
@@ -36,6 +36,8 @@ PAGE = 500
 DAY = 86_400_000
 WORKERS = "workers"
 """The topic that rings when a worker was drained, taken back or revoked."""
+NOTICES = "notices"
+"""The topic that rings when there is something to be told to receivers."""
 SESSIONS = "sessions"
 """The topic that rings whenever anything about any session changes."""
 
@@ -78,10 +80,9 @@ class Journal:
         stored = writing if isinstance(writing, asyncio.Future) else self._tasks.start(writing)
         stored.add_done_callback(finish)
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
-        """Put the answered ``question`` if the stored one is open, with ``command``, and tell. False: somebody was
-        faster."""
-        won = await self.store.answer(question, command)
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
+        """``Store.answer``, and tell."""
+        won = await self.store.answer(question, fence=fence)
         if won:
             self._ring({question.session_id, SESSIONS})
         return won
@@ -266,6 +267,8 @@ class Journal:
                     topics |= {session_id, SESSIONS}
                 case Fence():
                     pass
+                case NoticeRow():
+                    topics.add(NOTICES)
                 case _:
                     topics.add(SESSIONS)
         if self._bytes > REMEMBERED_BYTES or len(self._recent) > REMEMBERED:
@@ -405,6 +408,9 @@ class Hub(Protocol):
 
         Whoever rings has written before: nothing is missed by who looks then. ``by``: who rings.
         """
+
+    def ring_all(self) -> None:
+        """Wake everyone who listens in this process: rings of others may have been lost."""
 
     def bell(self, topic: str) -> Bell:
         """Listen to ``topic`` from now on."""

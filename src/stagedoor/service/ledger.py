@@ -19,7 +19,7 @@ from .config.keys import KEYS
 from .config.settings import Settings
 from .journal import Bell, Journal
 from .notify.receivers import push_row
-from .store import ConfigChange, Remember, Store
+from .store import ConfigChange, Remember, Secret, Store
 from .views import By, Device, IdempotentReply, UsageSum
 
 DEVICES = "devices"
@@ -120,7 +120,7 @@ class DeviceRows:
             await self._store.write(device)
         else:
             self._revoked(device.id)
-            await self._store.write(device, Remember(_chosen(device.id), None), Remember(push_row(device.id), None))
+            await self._store.write(device, Remember(_chosen(device.id), None), Secret(push_row(device.id), None))
         self._hub.ring(DEVICES)
 
     def bell(self) -> Bell:
@@ -164,20 +164,23 @@ _SECRET = "env"
 
 
 class ConfigChanges:
-    def __init__(self, journal: Journal, now: Callable[[], int]) -> None:
+    """``machine``: the id and the name of this one, where several share a log: each has a configuration of its own."""
+
+    def __init__(self, journal: Journal, now: Callable[[], int], machine: Callable[[], tuple[str, str]]) -> None:
         self._journal = journal
         self._now = now
+        self._machine = machine
         self._tasks = TaskOwner()
 
     async def note(self, settings: Settings, policy: Path) -> None:
         """At the start: compare with the last one. The very first leaves no rows, there was nothing to change."""
         current = flat_settings(settings) | {POLICY: await asyncio.to_thread(_text, policy)}
-        stored = await self._journal.store.setting(SETTINGS_ROW)
+        stored = await self._journal.store.setting(self._name)
         before = current if stored is None else msgspec.json.decode(stored, type=dict[str, str])
         changed = [name for name in {**before, **current} if before.get(name, "") != current.get(name, "")]
         rows = [self._row("start", name, before.get(name, ""), current.get(name, "")) for name in sorted(changed)]
         if rows or stored is None:
-            await self._journal.write(*rows, Remember(SETTINGS_ROW, msgspec.json.encode(current)))
+            await self._journal.write(*rows, Remember(self._name, msgspec.json.encode(current)))
 
     def policy_changed(self, before: str, after: str) -> None:
         """The policy file was read again, by a session that asked it something."""
@@ -188,13 +191,19 @@ class ConfigChanges:
 
     async def _policy(self, before: str, after: str) -> None:
         with contextlib.suppress(StoreError):  # whoever writes next finds out, and says it
-            stored = await self._journal.store.setting(SETTINGS_ROW)
+            stored = await self._journal.store.setting(self._name)
             current = {} if stored is None else msgspec.json.decode(stored, type=dict[str, str])
             row = self._row("file", POLICY, before, after)
-            await self._journal.write(row, Remember(SETTINGS_ROW, msgspec.json.encode(current | {POLICY: after})))
+            await self._journal.write(row, Remember(self._name, msgspec.json.encode(current | {POLICY: after})))
 
     def _row(self, who: str, name: str, before: str, after: str) -> ConfigChange:
-        return ConfigChange(at=self._now(), who=who, name=name, before=before, after=after)
+        machine = self._machine()[1]
+        return ConfigChange(at=self._now(), who=who, name=name, before=before, after=after, machine=machine)
+
+    @property
+    def _name(self) -> str:
+        identity = self._machine()[0]
+        return f"{SETTINGS_ROW}: {identity}" if identity else SETTINGS_ROW
 
 
 def flat_settings(settings: Settings) -> dict[str, str]:

@@ -23,7 +23,7 @@ from stagedoor.permissions.risk.judge import RiskVerdict
 from stagedoor.register import Register
 from stagedoor.session import Session
 from stagedoor.unified.capabilities import Capabilities
-from stagedoor.unified.events import PermissionRequest, ToolUse
+from stagedoor.unified.events import PermissionRequest, ToolName, ToolUse
 from stagedoor.unified.options import APPROVALS, Approval, Confine, Options, Tier, protected_files
 
 from .config.settings import AgentSettings, Settings
@@ -50,9 +50,17 @@ class Opening:
         self.policy = CurrentPolicy(self.policy_file) if settings.policy else None
         self.hosts: dict[str, Host] = {}
         """Of each session that an editor drives: what that editor does for the agent."""
+        self.environments: dict[str, Mapping[str, str]] = {}
+        """Of each session that an editor drives which has brought its own environment: that one."""
 
     def agent_settings(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
+
+    def environment_of(self, view: SessionView) -> dict[str, str]:
+        """What a session's agent, and all that it starts, finds in its environment."""
+        contained = _contained(view.agent, "" if view.spec is None else view.spec.container)
+        env = self.agent_settings(view.agent).env
+        return {**self._environment(view), **env, **contained, SESSION_VARIABLE: view.id}
 
     def session(
         self, view: SessionView, *, resume: str | None = None, fork: bool = False, images: Sequence[str] = ()
@@ -76,12 +84,7 @@ class Opening:
             "driver": view.driver or None,
             "executable": configured.command or None,
             "extra_args": configured.args,
-            "env": {
-                **environment(),
-                **configured.env,
-                **_contained(view.agent, spec.container),
-                SESSION_VARIABLE: view.id,
-            },
+            "env": self.environment_of(view),
             "inherit_env": False,
             "max_turns": spec.max_turns,
             "max_budget_usd": spec.max_budget_usd,
@@ -114,6 +117,11 @@ class Opening:
         except (NotSupported, NotAllowed, SessionNotFound, TypeError, ValueError) as fault:
             raise BadRequest(str(fault)) from fault
 
+    def _environment(self, view: SessionView) -> dict[str, str]:
+        """That of the editor which drives it, or drove the session that it continues; else our own."""
+        lent = self.environments.get(view.id) or self.environments.get(view.parent_id or "")
+        return environment(os.environ if lent is None else lent)
+
     async def _in_editor(self, session_id: str, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """What an agent wants its client to do, done by the editor that drives the session, if one does and can."""
         host = self.hosts.get(session_id)
@@ -140,7 +148,7 @@ class Opening:
         from stagedoor.permissions.policy_file import rule_tree
         from stagedoor.permissions.remember import rules_for
 
-        env = {**environment(), **self.agent_settings(view.agent).env}
+        env = {**self._environment(view), **self.agent_settings(view.agent).env}
         added = (*self._settings.protected, *(view.spec.protected if view.spec is not None else ()))
         protected = {**catalog.protected(), **protected_files(added)}
         rules = rules_for(request, ground_of(Options(cwd=view.cwd, env=env, inherit_env=False, protected=protected)))
@@ -336,10 +344,18 @@ class CurrentPolicy:
     A wrong file changes nothing: the last good one holds. Where there never was one, everything is refused.
     """
 
-    def __init__(self, path: Path | PolicyFile, *, beneath: Policy | None = None, only_refusing: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path | PolicyFile,
+        *,
+        beneath: Policy | None = None,
+        only_refusing: bool = False,
+        modes: Policy | None = None,
+    ) -> None:
         self.file = path if isinstance(path, PolicyFile) else PolicyFile(path)
         self._beneath = beneath
         self._only_refusing = only_refusing
+        self._modes = modes
 
     @property
     def problem(self) -> str:
@@ -352,16 +368,33 @@ class CurrentPolicy:
         policy = self.file.current()
         if policy is not None and self._only_refusing:
             policy = policy.only_refusing()
-        return policy if policy is None or self._beneath is None else policy.stacked_on(self._beneath)
+        if policy is not None and self._beneath is not None:
+            policy = policy.stacked_on(self._beneath)
+        return policy if policy is None or self._modes is None else policy.over_modes(self._modes)
+
+    def over_modes(self, modes: Policy) -> CurrentPolicy:
+        """As ``Policy.over_modes``."""
+        return CurrentPolicy(self.file, beneath=self._beneath, only_refusing=self._only_refusing, modes=modes)
+
+    def denies_every(self, tool: ToolName, native_name: str, agent: str) -> bool:
+        """As ``Policy.denies_every``, by the file as it is now; without a good one nothing is allowed."""
+        policy = self.policy
+        return policy is None or policy.denies_every(tool, native_name, agent)
 
     def stacked_on(self, other: Policy) -> CurrentPolicy:
         """Its file first, then ``other``, as ``Policy.stacked_on``."""
-        beneath = other if self._beneath is None else self._beneath.stacked_on(other)
-        return CurrentPolicy(self.file, beneath=beneath, only_refusing=self._only_refusing)
+        beneath, modes = self._beneath, self._modes
+        if modes is not None:
+            modes = modes.stacked_on(other)
+        else:
+            beneath = other if beneath is None else beneath.stacked_on(other)
+        return CurrentPolicy(self.file, beneath=beneath, only_refusing=self._only_refusing, modes=modes)
 
     def only_refusing(self) -> CurrentPolicy:
         """The same without what it allows."""
-        return CurrentPolicy(self.file, only_refusing=True)
+        beneath = None if self._beneath is None else self._beneath.only_refusing()
+        modes = None if self._modes is None else self._modes.only_refusing()
+        return CurrentPolicy(self.file, beneath=beneath, only_refusing=True, modes=modes)
 
     def decide(
         self,

@@ -66,13 +66,17 @@ class Questions:
         answer_id = self._new_id()  # before any other id is made: a lost answer is found again by it
         question = await self.get(question_id, session_id)
         late = AlreadyAnswered(f"question {question_id} has been answered already, or it timed out")
-        runner = self._running.get(question.session_id)
-        if not question.open or runner is None:
+        if not question.open:
+            if (question.answer_id, question.by, question.decision) == (answer_id, "client", decision):
+                return question  # this very answer was stored before, and only the word of it was lost
+            raise late
+        await self._running.accepting()
+        runner = await self._running.serving(question.session_id)
+        if runner is None:
             raise late
         edited = isinstance(decision, Allow) and decision.updated_input is not None
         if edited and question.request.tool_name != "question" and not self._edits_input(runner.view):
             raise BadRequest(f"{question.agent} cannot run a tool with a changed input; allow it as it is, or deny it")
-        await self._running.accepting()
         decided = answered(question, decision, by="client", who=who, now=self._now(), answer_id=answer_id)
         if not await runner.decide(decided):
             raise late

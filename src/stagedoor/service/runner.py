@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec.structs import force_setattr, replace
 
@@ -22,7 +22,6 @@ from stagedoor.errors import (
     SessionEnded,
     StagedoorError,
     StoreError,
-    TooMany,
 )
 from stagedoor.session import Session
 from stagedoor.transports.relay import Reader
@@ -44,8 +43,10 @@ from stagedoor.unified.settings import AgentReport, AgentSetting, allowed_change
 
 from .projection import MID_TURN, asleep, woken
 from .question_rows import answered
-from .session_log import STOPPED, UNANSWERED, SessionLog
+from .seats import Seats
+from .session_log import CLOSED, STOPPED, UNANSWERED, SessionLog
 from .views import Question, QueuedPrompt, SessionSpec, SessionView
+from .workspaces.attachments import attachment_id
 
 
 class SessionRunner:
@@ -59,6 +60,8 @@ class SessionRunner:
         broken: Callable[[StoreError], None],
         on_end: Callable[[str], None],
         before_turn: Callable[[SessionView, int], Coroutine[Any, Any, Notice | None]],
+        arrive: Callable[[SessionLog], Coroutine[Any, Any, list[Notice]]],
+        keep: Callable[[SessionLog], Awaitable[None]],
     ) -> None:
         self.log = log
         self.task: asyncio.Task[None] | None = None
@@ -69,6 +72,8 @@ class SessionRunner:
         self._broken = broken
         self._on_end = on_end
         self._before_turn = before_turn
+        self._arrive = arrive
+        self._keep = keep
         self._life: Life | None = None
         self._decided: list[Question] = []
         self._arriving = 0
@@ -82,6 +87,7 @@ class SessionRunner:
         self._sleeping = False
         self._tired = False
         self._reopening = ""
+        self._late_notices: list[Notice] = []  # before ``init`` nothing is said
         self._rested = asyncio.Event()
         self._settings: tuple[AgentSetting, ...] = ()
         self._report = AgentReport()
@@ -159,6 +165,7 @@ class SessionRunner:
             changed = await self._life.session.change_setting(name, value)
         else:
             changed = replace(allowed_change(settings, name, value), value=value)
+            await self.log.say(Notice(level="info", code="setting", message=f"{changed.id}: {changed.value}"))
         view = self.view
         spec = view.spec or SessionSpec(prompt="")
         kept = {} if changed.kind == "other" else {changed.kind: value}
@@ -229,6 +236,8 @@ class SessionRunner:
                 return True
         except AlreadyAnswered:
             pass  # it timed out, or its turn ended, at the same moment: the stream is about to say so
+        if self._leaving or (self._life is not None and self._life.killed):
+            return True  # it is let go of: whoever continues it finds the answer, and it counts there
         if self._ending != "stopped":
             return False
         await self.ended()  # the server stops: the answer counts later if the question stays
@@ -266,11 +275,13 @@ class SessionRunner:
         self.log.taken = message
         self._rested.set()
         try:
-            afresh = self._reopening or ("with pictures" if message.images else "")
+            images = await asyncio.to_thread(_existing, message.images) if message.images else ()
+            afresh = self._reopening or ("with pictures" if images else "")
             if self._life is not None and self._life.used and afresh and self._resumable:
                 await self._sleep(f"the agent starts again {afresh}")
-            lost = bool(message.images) and self._life is not None and self._life.used
-            life = self._life or await self._wake(message.images)
+            if images and self._life is not None and self._life.used:
+                images = ()
+            life = self._life or await self._wake(images)
             if life is None or self._ending is not None:
                 return
             life.used, self._reopening = True, ""
@@ -281,7 +292,7 @@ class SessionRunner:
                 notice = await self._prepare()
                 if self._ending is not None:
                     return
-                await self._announce(message, lost=lost)
+                await self._announce(message, images)
                 await self.log.hand_to_agent(message)
                 if self._ending is not None:
                     return
@@ -291,8 +302,10 @@ class SessionRunner:
             else:
                 self.log.taken = None
             await first_of(self.log.turn_over.wait(), life.pump)
-            if notice is not None:  # not before: ``init`` comes first
+            late, self._late_notices = [*self._late_notices, *([notice] if notice is not None else [])], []
+            for notice in late:  # not before: ``init`` comes first
                 await self.log.say(notice)
+            await self._keep(self.log)
         finally:
             self._turning = False
             self.log.taken = None
@@ -307,16 +320,24 @@ class SessionRunner:
             await owner.close()
         return None if looking.cancelled() else looking.result()
 
-    async def _announce(self, message: QueuedPrompt, *, lost: bool) -> None:
-        """The prompt of a turn does not show what else was sent with it."""
+    async def _announce(self, message: QueuedPrompt, images: Sequence[str]) -> None:
+        """The prompt of a turn does not show what else was sent with it. ``images``: those that are."""
         if not message.images:
             return
-        names = ", ".join(Path(path).name for path in message.images)
-        if lost:
-            why = f"not sent, because this agent cannot continue its session with pictures: {names}"
-            await self.log.say(Notice(level="error", code="images_not_sent", message=why))
-        else:
-            await self.log.say(Notice(level="info", code="attached", message=f"attached: {names}"))
+        here = await asyncio.to_thread(_existing, message.images)
+        reasons = {
+            "not sent, because this agent cannot continue its session with pictures": set(here) - set(images),
+            "not sent, because they are not on this machine (the session came from another one, or somebody removed "
+            "them); send them again": set(message.images) - set(here),
+        }
+        for why, left_out in reasons.items():
+            if left_out:
+                words = f"{why}: {_names(path for path in message.images if path in left_out)}"
+                await self.log.say(Notice(level="error", code="images_not_sent", message=words))
+        if images:
+            ids = [attachment_id(path) for path in images]
+            words = f"attached: {_names(images)}"
+            await self.log.say(Notice(level="info", code="attached", message=words, attachments=ids))
 
     async def _wait(self) -> None:
         self._news.clear()
@@ -351,6 +372,7 @@ class SessionRunner:
         self._sleeping = True
         await self._life.close()
         self._sleeping = False
+        await self._keep(self.log)
         await self._lost(self._life, why)
 
     async def _lost(
@@ -366,10 +388,29 @@ class SessionRunner:
         await first_of(self._seats.wait(self.view.id), self._end_requested())
         if self._ending is not None:
             return None
+        if not await self._arrived():
+            return None
         outlived = await self.log.outlived()
         self.log.questions.arranged = [question for question in outlived if question.by == "client"]
         await self.log.change(activity="starting")
         return self._begin(self._open(self.view, images))
+
+    async def _arrived(self) -> bool:
+        """Its files are here; that may take long, and nobody waits for it when the session is to end. False: it is."""
+        owner = TaskOwner()
+        arriving = owner.start(self._arrive(self.log))
+        try:
+            await first_of(arriving, self._end_requested())
+        finally:
+            await owner.close()
+        if arriving.cancelled():
+            return False
+        for notice in arriving.result():
+            if self.view.last_seq:
+                await self.log.say(notice)
+            else:
+                self._late_notices.append(notice)
+        return True
 
     def _begin(self, session: Session) -> Life:
         self._life = Life(session, self.view, store=self._store_events, counts=self._counts, on_end=self._news.set)
@@ -400,6 +441,8 @@ class SessionRunner:
             self._sleeping = sleeps
             # An agent that has not heard of its turn would say that all went well.
             await (life.kill() if self._preparing else life.close())
+            if life.used:
+                await self._keep(self.log)
             await self._lost(life, STOPPED)
         if self.view.ended:
             return
@@ -409,7 +452,7 @@ class SessionRunner:
         elif sleeps and self.view.activity != "asleep":
             await log.say(asleep(STOPPED))
         elif not stopped or self.view.activity != "asleep":
-            await log.end("the session was closed", intended=self._ending == "cancelled")
+            await log.end(CLOSED, intended=self._ending == "cancelled")
 
     async def _fail(self, fault: Exception) -> None:
         await self._put_away()
@@ -554,6 +597,15 @@ class Life:
         self._unconfirmed = [(seq, stored) for seq, stored in self._unconfirmed if not stored.done()]
 
 
+def _existing(images: Sequence[str]) -> tuple[str, ...]:
+    """Those whose files this machine has: a session in a repository may have come from another one."""
+    return tuple(path for path in images if Path(path).is_file())
+
+
+def _names(images: Iterable[str]) -> str:
+    return ", ".join(Path(path).name for path in images)
+
+
 async def first_of(*waits: Coroutine[Any, Any, Any] | asyncio.Task[Any]) -> None:
     """Return when one of them has ended; those that were started for this are cancelled."""
     owner = TaskOwner()
@@ -612,64 +664,3 @@ class Continuation:
                 )
             case _:
                 return event
-
-
-class Dozing(Protocol):
-    """A session that only waits for a next prompt."""
-
-    @property
-    def view(self) -> SessionView: ...
-    async def doze(self) -> None: ...
-
-
-class Seats:
-    """``idle``: those that could be put to sleep now."""
-
-    def __init__(self, limit: int, idle: Callable[[], Sequence[Dozing]]) -> None:
-        self._limit = limit
-        self._idle = idle
-        self._taken: set[str] = set()
-        self._waiting = 0
-        self._freed = asyncio.Event()
-
-    @property
-    def awaited(self) -> bool:
-        """Somebody waits for one."""
-        return self._waiting > 0
-
-    @property
-    def free(self) -> int:
-        """How many more could sit down."""
-        return max(self._limit - len(self._taken) - self._waiting, 0)
-
-    def leave(self, session_id: str) -> None:
-        self._taken.discard(session_id)
-        self._freed.set()
-
-    async def find(self, session_id: str) -> None:
-        """A seat now, or none: whoever has been idle for longest is put to sleep for it."""
-        while not self._take(session_id):
-            idle = self._idle()
-            if not idle:
-                raise TooMany(
-                    f"{self._limit} agents are running, which is the limit of this server; end one, or try again later"
-                )
-            await min(idle, key=lambda session: session.view.updated_at).doze()
-
-    async def wait(self, session_id: str) -> None:
-        """A seat as soon as there is one; whoever becomes idle meanwhile gives up its own."""
-        self._waiting += 1
-        try:
-            with contextlib.suppress(TooMany):
-                await self.find(session_id)
-            while not self._take(session_id):
-                self._freed.clear()
-                await self._freed.wait()
-        finally:
-            self._waiting -= 1
-
-    def _take(self, session_id: str) -> bool:
-        if session_id not in self._taken and len(self._taken) >= self._limit:
-            return False
-        self._taken.add(session_id)
-        return True

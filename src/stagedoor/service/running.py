@@ -8,6 +8,7 @@ would leave the agent waiting, and nobody could give another one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -16,17 +17,21 @@ from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from stagedoor import __version__
-from stagedoor.errors import Fenced, SequenceConflict, StoreBroken, StoreError, TooMany
+from stagedoor.errors import Fenced, SequenceConflict, StoreBroken, StoreError, TooMany, WorkerAway
 from stagedoor.session import Session
+from stagedoor.shadow_git.cloning import CloneLimit
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Event, Notice
 
 from .config.settings import Settings
 from .journal import Journal
+from .machines.carrying import Carrying
+from .machines.places import git_place, lacking
 from .opening import Opening
-from .runner import Seats, SessionRunner
-from .session_log import SessionLog
-from .store import Change, Forget, Remember
+from .runner import SessionRunner
+from .seats import Seats
+from .session_log import CLOSED, SessionLog
+from .store import Change, Fence, Forget, Remember
 from .views import SessionView
 from .worker import Worker
 
@@ -60,13 +65,16 @@ class RunningSessions:
             home,
             now=now,
             let_go=self._kill_all,
-            take=self.recover,
+            take=self._look_after,
             name=settings.machine_name,
             lease=settings.lease,
             labels=settings.labels,
             seats=settings.limits.awake,
             version=__version__,
         )
+        limit = CloneLimit(size=settings.clone_megabytes * 1_000_000, files=settings.clone_files)
+        self.carrying = Carrying(journal, opening, home, settings.clone, lambda: self.worker.identity.name, limit=limit)
+        self.worker.add_labels(self.carrying.labels)
         self.seats = Seats(
             settings.limits.awake, lambda: [runner for runner in self.runners.values() if runner.can_doze]
         )
@@ -77,8 +85,8 @@ class RunningSessions:
         """Of the verbs under way."""
         self.before_turn: Callable[[SessionView, int], Coroutine[Any, Any, Notice | None]] = _nothing_before
         """Awaited before a prompt is sent; what it returns is told after the turn."""
-        self.announce: Callable[[SessionView, list[Event]], None] | None = None
-        """Called with what is stored of questions and ends; it must not wait."""
+        self.notices_of: Callable[[SessionView, list[Event]], Sequence[Change]] = lambda view, events: ()
+        """What is to be written beside questions and ends, for those who want to hear of them."""
         self.fault: StoreError | None = None
         """Why no more work is taken, if it is not."""
         self._journal = journal
@@ -95,15 +103,56 @@ class RunningSessions:
     def get(self, session_id: str) -> SessionRunner | None:
         return self.runners.get(session_id)
 
+    async def serving(self, session_id: str) -> SessionRunner | None:
+        """Who serves a session; nobody when it has ended, or is not there. One that is open and that nobody serves
+        changes hands at this moment, or the log is broken: raises what is so."""
+        if (runner := self.runners.get(session_id)) is not None:
+            return runner
+        view = await self._journal.store.session(session_id)
+        if view is None or view.ended:
+            return None
+        await self.accepting()
+        if (runner := self.runners.get(session_id)) is None:
+            me, labels = self.worker.identity, self.worker.labels
+            if view.worker in ("", me.id) and not set(view.needs) <= set(labels):
+                raise WorkerAway(lacking(session_id, view.needs, me.name, labels))
+            raise WorkerAway(f"session {session_id} is just being continued; try again in a moment")
+        return runner
+
+    async def stranded(self, session_id: str) -> SessionView | None:
+        """The session if it is open, nobody has it and this machine lacks a label for it: it cannot go on here, and can
+        be ended and put away."""
+        view = await self._journal.store.session(session_id)
+        if view is None or view.ended or view.worker or set(view.needs) <= set(self.worker.labels):
+            return None
+        return view
+
+    async def end_stranded(self, session_id: str) -> bool:
+        """False: it is not stranded, or another takes it at this moment."""
+        view = await self.stranded(session_id)
+        if view is None:
+            return False
+        await self.accepting()
+        owned = await self.worker.claim_only(view)
+        if owned is None:
+            return False
+        session_log = self.open_log(owned)
+        await session_log.mend(resumable=True)  # reads what waits, so that it is closed too
+        if not session_log.view.ended:
+            await session_log.end(CLOSED, intended=True)
+        return True
+
     def serve(self, session_log: SessionLog) -> SessionRunner:
         runner = self.runners[session_log.view.id] = SessionRunner(
             session_log,
             wake=self._woken,
             seats=self.seats,
             sleep_after=self._settings.sleep_after,
-            broken=partial(self.broken, session_id=session_log.view.id),
+            broken=partial(self.broken, session_id=session_log.view.id, epoch=session_log.view.epoch),
             on_end=self._ended,
             before_turn=lambda view, turn: self.before_turn(view, turn),
+            arrive=self.carrying.arrive,
+            keep=self.carrying.keep,
         )
         for watcher in tuple(self.watchers):
             watcher(session_log.view)
@@ -115,10 +164,10 @@ class RunningSessions:
             self._journal,
             now=self._now,
             new_id=self._new_id,
-            broken=partial(self.broken, session_id=view.id),
+            broken=partial(self.broken, session_id=view.id, epoch=view.epoch),
             counts=self.counts,
             audit=self._opening.audit,
-            announce=self.announce,
+            notices_of=self.notices_of,
         )
 
     def working(self) -> list[str]:
@@ -150,6 +199,14 @@ class RunningSessions:
         await self.recover()
         self.worker.start()
 
+    async def _look_after(self) -> None:
+        """Every now and then, where others use the log too: nobody has to ask for something until a log that broke is
+        tried again, and what nobody owns any more is taken."""
+        if self.fault is not None and not self._stopping:
+            await self.accepting()
+        else:
+            await self.recover()
+
     async def recover(self) -> None:
         """Close or continue the sessions that are open in the log and that nobody owns: where others could take them
         too, no more than there are seats for. What nobody can take is closed once it was waited for long enough."""
@@ -168,6 +225,12 @@ class RunningSessions:
                 await self._continue(view)
             except (Fenced, SequenceConflict) as fault:
                 _log.warning("session %s was not continued: %s", view.id, fault)
+            except StoreError as fault:  # it is ours, and nobody serves it: all is taken anew when the log is back
+                self.broken(fault)
+                raise
+            except Exception:  # a fault of our own with one of them: the others go on, and this one does not hang
+                _log.exception("session %s cannot be continued, and is ended", view.id)
+                await self.open_log(view).mend(resumable=False)
 
     async def _close_orphan(self, view: SessionView) -> None:
         """Say what became of it, and leave it to its own worker should that come back: its questions stay open."""
@@ -179,16 +242,31 @@ class RunningSessions:
             await session_log.mend(resumable=bool(owned.native_id) and self._opening.may_resume(owned))
         except (Fenced, SequenceConflict) as fault:
             _log.warning("session %s was not closed: %s", view.id, fault)
+        except StoreError as fault:
+            self.broken(fault)
+            raise
         if not session_log.view.ended:
-            await self._journal.release(owned.id, owned.epoch)
+            await self._give_back(owned)
+
+    async def _give_back(self, view: SessionView) -> bool:
+        try:
+            return await self._journal.release(view.id, view.epoch)
+        except StoreError as fault:
+            self.broken(fault)  # else it stays ours, and nobody serves it
+            raise
 
     def _resumable(self, view: SessionView) -> bool:
+        if git_place(view.place) is not None:  # where its agent cannot, it begins a new conversation, and says so
+            return True
         return bool(view.native_id) and self._opening.capabilities(view).resume
 
     async def _continue(self, view: SessionView) -> None:
         if (runner := self.runners.get(view.id)) is not None:
             await runner.kill()  # of an earlier epoch: it could store nothing any more
         session_log = self.open_log(view)
+        if git_place(view.place) is not None and await session_log.is_untouched():
+            self.serve(session_log).start(None)
+            return
         decided = await session_log.mend(resumable=self._resumable(view))
         if not session_log.view.ended:
             self.serve(session_log).start(None, decided=decided)
@@ -203,7 +281,8 @@ class RunningSessions:
                 await self._journal.write(view, *rows)
                 owned = await self.worker.claim_only(view)
                 if owned is None:
-                    await self._journal.write(Forget(view.id))
+                    with contextlib.suppress(Fenced):  # it is somebody's by now
+                        await self._journal.write(Fence(view.id, view.epoch), Forget(view.id))
         except StoreError as fault:
             self.broken(fault)
             raise
@@ -211,14 +290,15 @@ class RunningSessions:
             raise TooMany("this server is being emptied and takes no new sessions; use another one, or try again later")
         return owned
 
-    def broken(self, fault: StoreError, *, session_id: str = "") -> None:
+    def broken(self, fault: StoreError, *, session_id: str = "", epoch: int = 0) -> None:
         """Nothing can be stored: no new work, and nothing is left running that could not be reported.
 
-        One session that belongs to somebody else by now is let go of, and nothing but that one.
+        One session that belongs to somebody else by now is let go of, and nothing but that one; of ``epoch`` alone: it
+        may have come back to us since.
         """
         if isinstance(fault, Fenced | SequenceConflict):
             runner = self.runners.get(session_id)
-            if runner is not None and runner not in self._lost:
+            if runner is not None and runner.view.epoch == epoch and runner not in self._lost:
                 self._lost.add(runner)
                 self.tasks.start(self._let_go(runner, fault))
             return
@@ -267,13 +347,15 @@ class RunningSessions:
         await runner.kill()
         self._lost.discard(runner)
         # With numbers that do not follow it is ours still, and only what we believe of it is wrong: it is read anew.
-        if isinstance(fault, SequenceConflict) and await self._journal.release(view.id, view.epoch):
-            found = await self._journal.store.session(view.id)
-            owned = None if found is None else await self.worker.claim_only(found)
-            await self._continue_all([] if owned is None else [owned])
+        with contextlib.suppress(StoreError):  # then it is tried again with everything else
+            if isinstance(fault, SequenceConflict) and await self._give_back(view):
+                found = await self._journal.store.session(view.id)
+                owned = None if found is None else await self.worker.claim_only(found)
+                await self._continue_all([] if owned is None else [owned])
 
     def _woken(self, view: SessionView, images: Sequence[str]) -> Session:
-        return self._opening.session(view, resume=view.native_id, images=images)
+        fork = view.forked and not view.last_seq
+        return self._opening.session(view, resume=view.native_id or None, fork=fork, images=images)
 
     def _ended(self, session_id: str) -> None:
         self.runners.pop(session_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import force_setattr, replace
 
@@ -30,11 +30,12 @@ from .journal import Journal
 from .projection import IRRELEVANT, MID_TURN, PLAIN, asleep, closing, project
 from .question_rows import QuestionRows, needs_the_agent, resolution, words_of
 from .store import Append, Change, Fence
-from .views import Question, QueuedPrompt, Record, SessionView, TurnUsage
+from .views import Carried, Question, QueuedPrompt, Record, SessionView, TurnUsage
 
 _log = logging.getLogger("stagedoor.service")
 CHUNK = 4096
 STOPPED = "the server stopped"
+CLOSED = "the session was closed"
 UNANSWERED = "nobody answered in time"
 
 
@@ -54,7 +55,7 @@ class SessionLog:
         broken: Callable[[StoreError], None],
         counts: Counter[str],
         audit: AuditLog,
-        announce: Callable[[SessionView, list[Event]], None] | None = None,
+        notices_of: Callable[[SessionView, list[Event]], Sequence[Change]] = lambda view, events: (),
     ) -> None:
         self.view = view
         self.questions = QuestionRows()
@@ -70,7 +71,7 @@ class SessionLog:
         self._broken = broken
         self._counts = counts
         self._audit = audit
-        self._announce = announce
+        self._notices_of = notices_of
         self._writing = asyncio.Lock()
         self._fence = Fence(view.id, view.epoch)
         self._pipeline = WritePipeline(journal, broken, self._fence)
@@ -156,11 +157,21 @@ class SessionLog:
             await self._put(replace(self.view, **fields))
             return self.view
 
+    async def carry(self, carried: Carried) -> None:
+        """Keep what the session needs to go on elsewhere."""
+        async with self._writing:
+            await self._put(self.view, carried)
+
     async def answer(self, question: Question) -> bool:
         """Put the answered ``question``, once."""
         async with self._writing:
             await self._pipeline.stored()
-            if not await self._journal.answer(question):
+            try:
+                won = await self._journal.answer(question, fence=self._fence)
+            except StoreError as fault:
+                self._broken(fault)
+                raise
+            if not won:
                 return False
             self.questions.answer_stored(question)
             return True
@@ -269,6 +280,14 @@ class SessionLog:
                 await self.say(asleep(STOPPED))
         return [one for one in self.questions.rearmed.values() if not one.open]
 
+    async def is_untouched(self) -> bool:
+        """Whether nothing of it ever went to an agent: then it can begin anywhere, with the prompts that wait."""
+        waiting = [] if self.view.last_seq else await self._journal.store.messages(self.view.id)
+        if not waiting or any(one.taken_epoch for one in waiting):
+            return False
+        self.queue.extend(waiting)
+        return True
+
     async def _give_up(self, messages: list[QueuedPrompt]) -> None:
         """They were on their way when the life before this one was cut off, and may have arrived: never sent again."""
         prompts = ", ".join(repr(one.prompt[:80]) for one in messages)
@@ -325,10 +344,9 @@ class SessionLog:
         if records:
             view = replace(view, last_seq=seq, updated_at=records[-1].at)
             changes.insert(0, Append(view.id, records))
+        changes += self._notices_of(view, [event for event in events if self._waits_or_ends(event)])
         await self._put(view, *changes, *more)
         self._counts["events"] += len(records)
-        if self._announce is not None:
-            self._announce(view, [event for event in events if self._waits_or_ends(event)])
         if over and self.sending is None:
             self.turn_over.set()
 
@@ -404,7 +422,7 @@ def _spent(view: SessionView, event: TurnCompleted) -> TurnUsage:
         turn=event.turn,
         at=event.timestamp,
         agent=view.agent,
-        project=view.project_id or (view.spec and view.spec.cwd) or view.cwd,  # not the worktree it runs in
+        project=view.project_id or (view.spec and (view.spec.cwd or view.spec.place)) or view.cwd,  # not its worktree
         model=view.model,
         usage=event.usage,
     )

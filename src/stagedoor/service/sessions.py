@@ -23,24 +23,34 @@ from stagedoor.errors import (
     SessionRunning,
     StagedoorError,
     TooMany,
+    WorkerAway,
 )
 from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.unified.events import Notice
 from stagedoor.unified.options import Approval, McpServer, Tier, without_modes
-from stagedoor.unified.settings import AgentReport, AgentSetting
+from stagedoor.unified.settings import AgentReport, AgentSetting, check_model
 
 from .agents import Agents
 from .config.settings import AgentSettings, Settings
 from .journal import SESSIONS, Bell, Journal
-from .machines.places import labels_of
+from .machines.places import GitPlace, clone_label, git_place, labels_of
 from .opening import Opening, agent_named, check_narrower, is_freer, narrowed, narrower
 from .runner import SessionRunner
 from .running import RunningSessions, to_the_end
 from .store import Query, cursor_of, place_of
 from .views import AttachedFile, QueuedPrompt, SessionSpec, SessionView
-from .workspaces import Workspaces, check_allowed, discard_worktree, end_worktree, session_folder, start_worktree
-from .workspaces.attachments import attach
+from .workspaces import (
+    Workspaces,
+    check_allowed,
+    discard_worktree,
+    end_worktree,
+    own_folder,
+    remove_own_folder,
+    session_folder,
+    start_worktree,
+)  # fmt: skip
+from .workspaces.attachments import AttachedPicture, attach, read_picture
 from .workspaces.undoing import Undoing
 
 if TYPE_CHECKING:
@@ -151,15 +161,19 @@ class Sessions:
         """Rings whenever anything about any session changes."""
         return self._journal.hub.bell(SESSIONS)
 
-    def lend(self, session_id: str, host: Host) -> Callable[[], None]:
-        """An editor drives this session: agents that leave files and commands to their client use that editor's, until
-        what is returned is called, or another editor drives it."""
-        hosts = self._opening.hosts
+    def lend(self, session_id: str, host: Host, environment: Mapping[str, str] | None = None) -> Callable[[], None]:
+        """An editor drives this session: agents that leave files and commands to their client use that editor's, and
+        one that starts has its ``environment``, until what is returned is called, or another editor drives it."""
+        hosts, environments = self._opening.hosts, self._opening.environments
         hosts[session_id] = host
+        if environment is not None:
+            environments[session_id] = environment
 
         def take_back() -> None:
             if hosts.get(session_id) is host:
                 del hosts[session_id]
+            if environments.get(session_id) is environment and environment is not None:
+                del environments[session_id]
 
         return take_back
 
@@ -252,10 +266,11 @@ class Sessions:
         spec = replace(
             old.spec or SessionSpec(prompt=prompt),
             prompt=prompt,
-            cwd=old.cwd,
+            cwd="" if git_place(old.place) else old.cwd,
             agent=old.agent,
             title=old.title,
             worktree=False,
+            from_branch="",
             keep_open=old.keep_open if keep_open is None else keep_open,
         )
         return await self._begin(spec, who=who, parent=old, fork=fork)
@@ -273,7 +288,7 @@ class Sessions:
         """A follow-up. It waits for its turn, or steers the running one; it wakes a session that sleeps."""
         await self._running.accepting()
         view = await self.get(session_id)
-        runner = self._running.get(session_id)
+        runner = await self._running.serving(session_id)
         if runner is None or runner.view.ended:
             raise SessionEnded(f"session {session_id} has ended; resume it to continue")
         if runner.view.queued >= self._settings.limits.queued:
@@ -281,6 +296,10 @@ class Sessions:
                 f"session {session_id} has {runner.view.queued} waiting messages already; wait until some are answered"
             )
         message_id = self._new_id()
+        if self._journal.store.shared:
+            for one in await self.messages(session_id, queued_only=False):
+                if one.id == message_id:
+                    return one  # this very message was stored before, and only the word of it was lost
         prompt, images = await self._attached(view, message_id, prompt, attachments)
         message = QueuedPrompt(
             id=message_id, session_id=session_id, prompt=prompt, at=self._now(), who=who, images=images
@@ -292,6 +311,11 @@ class Sessions:
         except SessionEnded:
             self._running.seats.leave(session_id)
             raise
+
+    async def attachment(self, session_id: str, name: str) -> AttachedPicture:
+        """A picture that was sent to a session, by the name that its ``attached`` notice has for it."""
+        await self.get(session_id)
+        return await asyncio.to_thread(read_picture, own_folder(self._attachments, session_id), name)
 
     async def report(self, session_id: str) -> AgentReport:
         """What the agent of a session says of itself: its commands, its context, its quota."""
@@ -311,7 +335,7 @@ class Sessions:
     async def change_setting(self, session_id: str, name: str, value: str) -> tuple[AgentSetting, ...]:
         """Choose a mode, a model, an effort or another setting of the agent's own; returns all as they stand then."""
         await self.get(session_id)
-        runner = self._running.get(session_id)
+        runner = await self._running.serving(session_id)
         if runner is None or runner.ending:
             raise SessionEnded(f"session {session_id} has ended; resume it to continue")
         try:
@@ -326,7 +350,7 @@ class Sessions:
         ``pause``: what is queued waits until somebody sends a message, or resumes the queue.
         """
         await self.get(session_id)
-        if (runner := self._running.get(session_id)) is not None:
+        if (runner := await self._running.serving(session_id)) is not None:
             await runner.interrupt(pause=pause)
         return await self.get(session_id)
 
@@ -348,7 +372,7 @@ class Sessions:
 
     async def _queue_of(self, session_id: str) -> SessionRunner:
         await self.get(session_id)
-        runner = self._running.get(session_id)
+        runner = await self._running.serving(session_id)
         if runner is None or runner.view.ended:
             raise SessionEnded(f"session {session_id} has ended; nothing waits in it")
         return runner
@@ -357,7 +381,9 @@ class Sessions:
     async def cancel(self, session_id: str) -> SessionView:
         """End the session now, whatever it does. One that has ended stays as it is."""
         await self.get(session_id)
-        if (runner := self._running.get(session_id)) is not None:
+        if await self._running.end_stranded(session_id):
+            return await self.get(session_id)
+        if (runner := await self._running.serving(session_id)) is not None:
             await runner.cancel()
         return await self.get(session_id)
 
@@ -377,6 +403,7 @@ class Sessions:
         session has ended; the audit log does in any case.
         """
         view = await self.get(session_id)
+        await self._running.serving(session_id)  # before anything is changed that could not be told
         result, event = await self.undoing.restore(view, turn=turn, checkpoint=checkpoint, paths=paths, who=who)
         if (runner := self._running.get(session_id)) is not None:
             await runner.log.say(event)
@@ -416,6 +443,8 @@ class Sessions:
         """
         runner = await self._queue_of(session_id)
         view = runner.view
+        if model:
+            check_model(runner.settings, model)
         fields: dict[str, object] = {} if model is None else {"model": model}
         if tier is not None:
             fields |= {"tier": tier, "approval": approval}
@@ -468,6 +497,7 @@ class Sessions:
             await runner.ended()  # its last event is stored, and it is being put away
         await self._journal.forget(session_id)
         await self._forget(session_id)
+        await self._running.carrying.forget(session_id)
         await self.workspaces.forget(session_id)
         await self.undoing.forget(session_id, view.cwd)
 
@@ -500,6 +530,8 @@ class Sessions:
         await running.accepting()
         self._check_prompt(spec.prompt)
         session_id, message_id = session_id or self._new_id(), self._new_id()
+        if (made := await self._made_before(session_id)) is not None:
+            return made
         view = await self._view(spec, session_id, parent=parent, fork=fork)
         agent, cwd = view.agent, Path(view.cwd)
         if parent is not None and parent.spec is not None:  # as it may do now, whatever it once began with
@@ -516,12 +548,14 @@ class Sessions:
         prompt, images = await self._attached(view, message_id, spec.prompt, spec.attachments)
         await running.seats.find(session_id)
         try:
-            branch, base = await self.workspaces.standing(session_id, cwd)
-            view = replace(view, branch=branch, base=base)
-            if spec.worktree:
-                view = await start_worktree(view, self._home)
-            await running.accepting()  # that may have taken long
-            session = self._opening.session(view, resume=resume, fork=fork, images=images)
+            session = None
+            if git_place(view.place) is None:
+                branch, base = await self.workspaces.standing(session_id, cwd)
+                view = replace(view, branch=branch, base=base)
+                if spec.worktree:
+                    view = await start_worktree(view, self._home)
+                await running.accepting()  # that may have taken long
+                session = self._opening.session(view, resume=resume, fork=fork, images=images)
             message = QueuedPrompt(
                 id=message_id, session_id=view.id, prompt=prompt, at=self._now(), who=who, images=images
             )
@@ -536,6 +570,13 @@ class Sessions:
         running.serve(running.open_log(view)).start(session, [message])
         return view
 
+    async def _made_before(self, session_id: str) -> SessionView | None:
+        """By the same request, which came to another machine, or here, before: only the word of it was lost."""
+        made = await self.find(session_id) if self._journal.store.shared else None
+        if made is not None and not made.epoch:
+            raise WorkerAway(f"session {session_id} is just being started; try again in a moment")
+        return made
+
     async def _view(self, spec: SessionSpec, session_id: str, *, parent: SessionView | None, fork: bool) -> SessionView:
         """The row that a session with this spec begins with."""
         agent = agent_named(spec.agent or await self._agents.default())
@@ -543,7 +584,10 @@ class Sessions:
         if not configured.enabled:
             raise BadRequest(f"{agent} is switched off in this server's configuration")
         self._check_machine(spec)
-        cwd = session_folder(spec, self._settings)
+        if spec.from_branch and not spec.worktree:
+            raise BadRequest("from_branch needs worktree: what is checked out in the folder stays as it is")
+        place = git_place(spec.place)
+        cwd = session_folder(spec, self._settings) if place is None else self._clone_folder(spec, place, session_id)
         tier, approval = _rights(spec, configured, self._settings)
         return SessionView(
             id=session_id,
@@ -565,8 +609,26 @@ class Sessions:
             created_at=self._now(),
             updated_at=self._now(),
             queued=1,
-            spec=replace(spec, prompt="", cwd=str(cwd), attachments=()),
+            spec=replace(spec, prompt="", cwd="" if place else str(cwd), attachments=()),
+            place="" if place is None else spec.place,
+            needs=self._needs(spec, place, agent),
         )
+
+    def _clone_folder(self, spec: SessionSpec, place: GitPlace, session_id: str) -> Path:
+        """Where the clone will be. Raises for what does not go together with one."""
+        if spec.cwd or spec.project_id or spec.worktree:
+            raise BadRequest("a session in a git place has a clone of its own: leave cwd, projectId and worktree out")
+        self._running.carrying.check(place)
+        return self._running.carrying.begins_in(session_id)
+
+    def _needs(self, spec: SessionSpec, place: GitPlace | None, agent: str) -> tuple[str, ...]:
+        """The labels of a machine on which it could go on. In a folder without that of its agent: one that was removed
+        since is missed by name."""
+        if not self._journal.store.shared:
+            return ()
+        if place is None:
+            return tuple(dict.fromkeys(spec.needs))
+        return (*labels_of(spec.needs, "", agent), clone_label(place, self._running.worker.labels))
 
     def _check_machine(self, spec: SessionSpec) -> None:
         missing = set(labels_of(spec.needs, spec.place, "")) - set(self._running.worker.labels)
@@ -578,7 +640,7 @@ class Sessions:
     ) -> tuple[str, tuple[str, ...]]:
         """The prompt as the agent gets it, and its pictures."""
         self._check_prompt(prompt)
-        folder = self._attachments / view.id / message_id
+        folder = own_folder(self._attachments, view.id) / message_id
         text, images = await asyncio.to_thread(attach, prompt, attachments, folder)
         try:
             self._check_prompt(text)
@@ -591,13 +653,14 @@ class Sessions:
 
     async def _forget(self, session_id: str) -> None:
         await self.workspaces.forget(session_id)
-        await asyncio.to_thread(shutil.rmtree, self._attachments / session_id, ignore_errors=True)
+        await asyncio.to_thread(remove_own_folder, self._attachments, session_id)
 
     async def _rewrite(self, session_id: str, **fields: object) -> SessionView:
         async with self._journal.rewriting:
             while True:
-                view = await self.get(session_id)
-                runner = self._running.get(session_id)
+                stranded = await self._running.stranded(session_id)
+                view = stranded or await self.get(session_id)
+                runner = await self._running.serving(session_id) if stranded is None else None
                 session_log = self._running.open_log(view) if runner is None else runner.log
                 try:
                     return await session_log.change(**fields)

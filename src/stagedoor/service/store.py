@@ -22,9 +22,12 @@ from stagedoor.errors import BadRequest
 
 from .views import (
     By,
+    Carried,
     Command,
     Device,
     IdempotentReply,
+    NoticeRow,
+    OneTimeCode,
     Question,
     QueuedPrompt,
     Record,
@@ -73,16 +76,19 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """Remove a session's records before ``seq``, but never its last; its row then says so (``first_seq``)."""
+    """Remove a session's records before ``seq``, but never its last; its row then says so (``first_seq``). What it
+    carried goes too."""
 
     session_id: str
     seq: int
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Remove what requests with an idempotency key were answered with before ``before``, and commands done by then."""
+    """Remove what requests with an idempotency key were answered with before ``before``, notices of that time, and
+    commands done by then. With ``kinds`` only commands of these, done or not."""
 
     before: int
+    kinds: tuple[str, ...] = ()
 
 
 class Remember(msgspec.Struct, frozen=True):
@@ -90,6 +96,16 @@ class Remember(msgspec.Struct, frozen=True):
 
     name: str
     value: bytes | None
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """Like ``Remember``, where only those may read it who may let others in. ``first``: one that is there stays.
+    ``stored``: it is removed only while this is its value; another process may have written a newer one."""
+
+    name: str
+    value: bytes | None
+    first: bool = False
+    stored: bytes | None = None
 
 
 class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -100,6 +116,8 @@ class ConfigChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     name: str
     before: str = ""
     after: str = ""
+    machine: str = ""
+    """Whose, where several share a log."""
     n: int = 0
     """Its number, given by the store."""
 
@@ -113,12 +131,15 @@ Change: TypeAlias = (
     | TurnUsage
     | Device
     | IdempotentReply
+    | Carried
+    | NoticeRow
     | Command
     | CommandDone
     | Forget
     | Trim
     | Sweep
     | Remember
+    | Secret
     | ConfigChange
 )
 """A row put (inserted or replaced by its id), or one of the above.
@@ -178,6 +199,24 @@ class Removable(msgspec.Struct, frozen=True):
     last_seq: int
 
 
+class Admission(Protocol):
+    """Codes that count once, at whatever door, where several processes share a log; and who came in with one."""
+
+    async def put_code(self, code: OneTimeCode, seconds: float) -> None:
+        """It counts for so long."""
+        ...
+
+    async def take_code(self, digest: bytes) -> OneTimeCode | None:
+        """That of a device, which does not count any more then."""
+        ...
+
+    async def void_codes(self, by: str) -> None: ...
+
+    async def enrol(self, worker_id: str, code: str) -> bool:
+        """Let a worker in with its code, which does not count any more then. False: it is none, or it is revoked."""
+        ...
+
+
 class Store(Protocol):
     @property
     def away(self) -> bool:
@@ -187,6 +226,11 @@ class Store(Protocol):
     @property
     def shared(self) -> bool:
         """Whether other processes may use the same log at the same time."""
+        ...
+
+    @property
+    def admission(self) -> Admission | None:
+        """None where nobody else can come."""
         ...
 
     async def open(self) -> None:
@@ -229,12 +273,14 @@ class Store(Protocol):
 
     async def question_count(self, *, session_id: str | None = None, open_only: bool = True) -> int: ...
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
-        """Put the answered ``question`` if the stored one is open, and ``command`` with it. False: somebody was faster,
-        and nothing is put."""
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
+        """Put the answered ``question`` if the stored one is open. False: somebody was faster, and nothing is put.
+        Where the session is no longer as ``fence`` says, ``Fenced``."""
         ...
 
     async def messages(self, session_id: str, *, queued_only: bool = True) -> list[QueuedPrompt]: ...
+
+    async def carried(self, session_id: str) -> Carried | None: ...
 
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
@@ -249,13 +295,33 @@ class Store(Protocol):
     async def done(self, key: str) -> IdempotentReply | None: ...
     async def setting(self, name: str) -> bytes | None: ...
 
+    async def secrets(self) -> dict[str, bytes]:
+        """All of them, by name."""
+        ...
+
+    async def notices(self, since: int) -> list[NoticeRow]:
+        """Those from ``since`` on, the oldest first."""
+        ...
+
+    async def claim_deliveries(
+        self, holder: str, deliveries: Collection[tuple[str, str]], seconds: float
+    ) -> set[tuple[str, str]]:
+        """Those of ``deliveries`` (a notice and a receiver) that ``holder`` has from now on: nobody has told it, and
+        nobody else is telling it. They are its own for so long; so are, again, those that it had before."""
+        ...
+
+    async def finish_deliveries(self, deliveries: Collection[tuple[str, str]]) -> None:
+        """Nobody tells these again."""
+        ...
+
     async def workers(self) -> list[WorkerRow]:
         """By id."""
         ...
 
     async def put_worker(self, worker: WorkerRow) -> WorkerRow:
         """Register one that starts; returns the row as it stands then. Whether it is draining stays as it was, and one
-        that is revoked stays as it is."""
+        that is revoked stays as it is. One that is not ``enrolled`` is not stored. Whoever may let workers in is
+        enrolled by coming."""
         ...
 
     async def renew(self, worker_id: str, incarnation: str, until: int) -> bool:
@@ -265,7 +331,8 @@ class Store(Protocol):
     async def mark_worker(
         self, worker_id: str, *, draining: bool | None = None, revoked: bool | None = None
     ) -> WorkerRow | None:
-        """Returns the row as it stands then; ``None`` when there is none."""
+        """Returns the row as it stands then; ``None`` when there is none. One that was let in and has not come yet is
+        revoked too."""
         ...
 
     async def claim(
@@ -288,6 +355,10 @@ class Store(Protocol):
         ...
 
     async def command(self, command_id: str) -> Command | None: ...
+    async def drop_command(self, command_id: str) -> None:
+        """One that is done, and that nobody asks for again."""
+        ...
+
     async def command_with(self, key: str) -> Command | None: ...
 
     async def commands(self, *, worker: str = "", session_id: str = "", open_only: bool = True) -> list[Command]:

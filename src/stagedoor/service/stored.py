@@ -43,6 +43,8 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     native_id: str = ""
     session_id: str = ""
     cwd: str = ""
+    place: str = ""
+    """The machine that has it (``host:NAME``), where several share a log."""
     title: str = ""
     first_prompt: str = ""
     model: str = ""
@@ -56,15 +58,26 @@ class PastSession(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cost_usd: float | None = None
 
 
+class BesideLog(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a machine's programs keep and the log has not. ``folder``: the one that was asked for, as that machine has
+    it, with every link followed; empty where none was named."""
+
+    folder: str = ""
+    sessions: list[PastSession]
+
+
 class Past:
     def __init__(
         self,
         journal: Journal,
         settings: Settings,
         *,
+        place: Callable[[], str] = lambda: "",
         now: Callable[[], int] = milliseconds,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        self._place = place
+        """Of this machine, where several share a log."""
         self._journal = journal
         self._settings = settings
         self._now = now
@@ -77,12 +90,12 @@ class Past:
     async def sessions(self, *, cwd: str = "", agent: str = "") -> list[PastSession]:
         """All of a folder (empty: of every root and project, and of those that sessions ran in lately), newest first;
         each once, the log's word first."""
-        folders = [self._folder(cwd, agent and _canonical(agent))] if cwd else self._folders()
-        names = [_canonical(agent)] if agent else list(catalog.names())
+        folders = [self._folder(cwd, agent and canonical_agent(agent))] if cwd else self._folders()
+        names = [canonical_agent(agent)] if agent else list(catalog.names())
         query = Query(agent=names[0] if agent else "", cwd=str(folders[0]) if cwd else "", limit=EVERYTHING)
         logged = await self._journal.store.sessions(query)
         known = {(view.agent, view.native_id) for view in logged if view.native_id}
-        found = [_of_log(view) for view in logged]
+        found = [past_of(view) for view in logged]
         if not cwd:
             folders = list(dict.fromkeys([*folders, *self._lately(logged)]))
         for stored in await asyncio.to_thread(self._stored, folders, names):
@@ -91,17 +104,31 @@ class Past:
             known.add((stored.agent, stored.session_id))
             # One that ran here may stand in the log as one of another folder: its worktree.
             if not cwd or await self._journal.store.session_of(stored.agent, stored.session_id) is None:
-                found.append(_of_disk(stored))
+                found.append(self._of_disk(stored))
         return sorted(found, key=lambda session: session.updated_at, reverse=True)
+
+    async def beside_log(self, *, cwd: str = "", agent: str = "") -> BesideLog:
+        """Of ``sessions`` those that are on this machine's disk and not in the log."""
+        folder = str(self._folder(cwd, agent)) if cwd else ""
+        found = await self.sessions(cwd=folder, agent=agent)
+        return BesideLog(folder=folder, sessions=[past for past in found if not past.session_id])
+
+    async def keeps(self, native_id: str, *, cwd: str = "") -> PastSession | None:
+        """The one that a program keeps on this machine's disk by this name."""
+        listed: Sequence[StoredSession] = await self._listed()
+        if cwd:
+            folder = self._folder(cwd, "")
+            listed = [*listed, *await asyncio.to_thread(self._stored, [folder], list(catalog.names()))]
+        return next((self._of_disk(stored) for stored in listed if stored.session_id == native_id), None)
 
     async def only_on_disk(self, agent: str = "") -> list[PastSession]:
         """Those of every root and project that are not in the log, newest first."""
-        name = agent and _canonical(agent)
+        name = agent and canonical_agent(agent)
         found: dict[tuple[str, str], PastSession] = {}
         for stored in await self._listed():
             key = stored.agent, stored.session_id
             if name in ("", stored.agent) and key not in found and await self._journal.store.session_of(*key) is None:
-                found[key] = _of_disk(stored)
+                found[key] = self._of_disk(stored)
         return sorted(found.values(), key=lambda session: session.updated_at, reverse=True)
 
     async def named(self, session_id: str, *, take_in: bool) -> SessionView:
@@ -116,26 +143,36 @@ class Past:
     ) -> SessionView:
         """The session to continue: by its id, or with ``last`` the newest one of ``agent`` in a folder."""
         if session_id == LAST:
-            return await self._newest(_canonical(agent), session_folder(_place(cwd, project_id), self._settings))
+            past = await self.newest(canonical_agent(agent), cwd=cwd, project_id=project_id)
+            if past is None:
+                folder = session_folder(_place(cwd, project_id), self._settings)
+                raise SessionNotFound(
+                    f"{agent} has no session in {folder} to continue; start a new one, or name another folder"
+                )
+            if past.session_id:
+                return await self.named(past.session_id, take_in=False)
+            return await self.import_session(past.agent, past.native_id, past.cwd)
+        view = await self.named(session_id, take_in=True)
+        return await self.continued_by_id(view, agent=agent, cwd=cwd, project_id=project_id)
+
+    async def continued_by_id(self, view: SessionView, *, agent: str, cwd: str, project_id: str) -> SessionView:
+        """``view``, if nothing else is asked for that does not go together with it."""
         for name, value in (("cwd", cwd), ("projectId", project_id)):
             if value:
                 raise BadRequest(
                     f"{name} is for the session {LAST!r} only: one that is named by its id keeps its folder"
                 )
-        view = await self.named(session_id, take_in=True)
-        if agent and _canonical(agent) != view.agent:
+        if agent and canonical_agent(agent) != view.agent:
             raise BadRequest(f"session {view.id} runs {view.agent}, not {agent}")
         return view
 
-    async def _newest(self, agent: str, folder: Path) -> SessionView:
+    async def newest(self, agent: str, *, cwd: str = "", project_id: str = "") -> PastSession | None:
+        """The newest one of ``agent`` in a folder that can be continued."""
+        folder = session_folder(_place(cwd, project_id), self._settings)
         for past in await self.sessions(cwd=str(folder), agent=agent):
-            if past.session_id and (past.native_id or past.state == "running"):
-                return await self.named(past.session_id, take_in=False)
-            if not past.session_id:
-                return await self.import_session(agent, past.native_id, past.cwd or str(folder))
-        raise SessionNotFound(
-            f"{agent} has no session in {folder} to continue; start a new one, or name another folder"
-        )
+            if not past.session_id or past.native_id or past.state == "running":
+                return replace(past, cwd=past.cwd or str(folder))
+        return None
 
     async def find(self, native_id: str, *, take_in: bool) -> SessionView | None:
         """The session that a program calls ``native_id``: the log's, else, with ``take_in``, the program's own, which
@@ -156,9 +193,11 @@ class Past:
                 self._on_disk, self._listed_at = tuple(sessions), time.monotonic()
             return self._on_disk
 
-    async def import_session(self, agent: str, native_id: str, cwd: str) -> SessionView:
+    async def import_session(self, agent: str, native_id: str, cwd: str, *, place: str = "") -> SessionView:
         """Take a session that a program has stored into the log, as one that has ended. Done twice, it is one."""
-        name = _canonical(agent)
+        if place not in ("", self._place()):
+            raise SessionNotFound(f"no machine is {place}; stagedoor workers lists them")
+        name = canonical_agent(agent)
         folder = self._folder(cwd, name)
         async with self._importing:
             if (view := await self._journal.store.session_of(name, native_id)) is not None:
@@ -187,6 +226,8 @@ class Past:
             native_id=stored.session_id,
             imported=True,
             created_at=began,
+            place=self._place(),
+            needs=(self._place(),) if self._place() else (),
         )
         records: list[Record] = []
         for event in _whole(view, events, began, stored.updated_ms):
@@ -206,6 +247,23 @@ class Past:
                 except (ModuleNotFoundError, OSError):
                     continue  # one that cannot be read hides no other one's sessions
         return sessions
+
+    def _of_disk(self, stored: StoredSession) -> PastSession:
+        return PastSession(
+            agent=stored.agent,
+            native_id=stored.session_id,
+            cwd=stored.cwd,
+            place=self._place(),
+            title=stored.title,
+            first_prompt=stored.first_prompt,
+            model=stored.model,
+            branch=stored.branch,
+            started_at=stored.started_ms,
+            updated_at=stored.updated_ms,
+            messages=stored.messages,
+            tokens=stored.tokens,
+            cost_usd=stored.cost_usd,
+        )
 
     def _settings_of(self, agent: str) -> AgentSettings:
         return self._settings.agents.get(agent, AgentSettings())
@@ -238,7 +296,7 @@ def _place(cwd: str, project_id: str) -> SessionSpec:
     return SessionSpec(prompt="", cwd=cwd, project_id=project_id)
 
 
-def _canonical(agent: str) -> str:
+def canonical_agent(agent: str) -> str:
     try:
         return catalog.canonical_name(agent)
     except NotSupported as fault:
@@ -263,12 +321,13 @@ def _whole(view: SessionView, events: Iterable[Event], began: int, updated: int)
             yield stamp(accepted, agent=view.agent, session_id=view.id, seq=seq, timestamp=at, turn=turn)
 
 
-def _of_log(view: SessionView) -> PastSession:
+def past_of(view: SessionView) -> PastSession:
     return PastSession(
         agent=view.agent,
         native_id=view.native_id,
         session_id=view.id,
         cwd=view.cwd,
+        place=view.place,
         title=view.title,
         first_prompt=view.prompt,
         model=view.model,
@@ -280,21 +339,4 @@ def _of_log(view: SessionView) -> PastSession:
         messages=view.messages,
         tokens=view.usage.total_tokens or None,
         cost_usd=view.cost_usd,
-    )
-
-
-def _of_disk(stored: StoredSession) -> PastSession:
-    return PastSession(
-        agent=stored.agent,
-        native_id=stored.session_id,
-        cwd=stored.cwd,
-        title=stored.title,
-        first_prompt=stored.first_prompt,
-        model=stored.model,
-        branch=stored.branch,
-        started_at=stored.started_ms,
-        updated_at=stored.updated_ms,
-        messages=stored.messages,
-        tokens=stored.tokens,
-        cost_usd=stored.cost_usd,
     )

@@ -84,12 +84,15 @@ class SessionSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     group: str = ""
     worktree: bool = False
     """Run in a git worktree of its own, on a new branch."""
+    from_branch: str = ""
+    """With ``worktree``: the branch that the new one begins at. Empty: what is checked out in ``cwd``."""
     attachments: tuple[AttachedFile, ...] = ()
     """Files that go with the prompt."""
     needs: tuple[str, ...] = ()
     """Labels that the machine must have, where there are several."""
     place: str = ""
-    """``host:NAME``: on that machine. Empty: on any that has what it needs."""
+    """``host:NAME``: on that machine. ``git:ADDRESS@REF``: in a clone of that repository, on any machine that may bring
+    it. Empty: in a folder, on any machine that has what it needs."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -157,7 +160,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     needs: tuple[str, ...] = ()
     """The labels that a worker must have to run it."""
     place: str = ""
-    """Where its files are: ``host:NAME``; empty: wherever it was started."""
+    """Where its files are: ``host:NAME``, or ``git:ADDRESS@REF``; empty: wherever it was started."""
 
     @property
     def ended(self) -> bool:
@@ -204,7 +207,20 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """It takes nothing new."""
     revoked: bool = False
     """It may not come back under this id."""
+    enrolled: bool = True
+    """Somebody at a door has let it in; one that is not is refused like one that was revoked."""
     seen_at: int = 0
+
+
+class OneTimeCode(msgspec.Struct, frozen=True, kw_only=True):
+    """Lets somebody in, once: a device with ``scope``, or a worker. Only the digest of the code is kept."""
+
+    digest: bytes
+    scope: Scope | Literal["worker"]
+    name: str = ""
+    by: str = ""
+    """The device that has made it."""
+    dialect: str = ""
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -224,6 +240,27 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The life of the session in which it was begun: it is begun once, whatever happens then."""
     done: bool = False
     outcome: bytes = b""
+
+
+class Carried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session that may go on elsewhere needs there: how its files and its agent's transcript stood after
+    ``turn`` (``body``, see ``machines.carrying``)."""
+
+    session_id: str
+    turn: int
+    at: int
+    body: bytes
+
+
+class NoticeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to be told to receivers (``notify.notices``), by whoever can reach them."""
+
+    id: str
+    session_id: str
+    at: int
+    body: bytes
+    taken: tuple[str, ...] = ()
+    """Receivers that were told, or are being told by somebody; given by the store."""
 
 
 class PolicyRules(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

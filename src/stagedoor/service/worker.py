@@ -26,6 +26,7 @@ from stagedoor.transports.tasks import TaskOwner
 from stagedoor.whole_file import replace_file
 
 from .journal import WORKERS, Bell, Journal
+from .machines.places import CLONES
 from .projection import MID_TURN
 from .store import Query
 from .views import SessionView, WorkerRow
@@ -100,8 +101,12 @@ class Worker:
         self._incarnation = ""
         self._deadline = 0.0
         self._is_new = False
+        self._may_hold_others = False
+        """Whether it was perhaps cut off while it closed what another had left."""
         self._tasks = TaskOwner()
         self._lock: int | None = None
+        self.code = ""
+        """With which it is let in, if it was not yet."""
         self.is_revoked = False
         self.on_revoked: Callable[[], None] = lambda: None
         """Called when it may not run anything any more."""
@@ -139,12 +144,21 @@ class Worker:
             version=self._version,
             seen_at=self._now(),
         )
-        if (await store.put_worker(row)).revoked:
+        if self.code and store.admission is not None:
+            await store.admission.enrol(identity.id, "".join(self.code.upper().split()))
+        stored = await store.put_worker(row)
+        if not stored.enrolled:
+            wrong = "the code is wrong, used or older than an hour; " if self.code else ""
+            raise NotAllowed(
+                f"this machine ({identity.name}) is not enrolled: {wrong}run stagedoor workers enrol at a server, and "
+                "here, once, stagedoor worker --enrol CODE"
+            )
+        if stored.revoked:
             raise NotAllowed(
                 f"this worker ({identity.name}) was revoked; to start as a new one, remove {self._home / FILE_NAME}"
             )
         self._deadline = started + HELD * self._lease
-        self._is_new = True
+        self._is_new = self._may_hold_others = True
         if not store.shared:
             for other in await store.workers():
                 if other.id != identity.id and other.until:
@@ -170,10 +184,11 @@ class Worker:
 
     async def claim(self, limit: int | None = None) -> list[SessionView]:
         """Sessions that are free and that this worker can run: so many at most, or all. When it has just come, it takes
-        whatever needs nothing but its machine, however many that are: they are what it held before."""
+        whatever is in a folder of its machine, however much that is: it is what it held before."""
         back: list[SessionView] = []
         if self._is_new:
-            back = await self._claim_pages((f"host:{self.identity.name}",), None)
+            own = [label for label in self.labels if not label.startswith(CLONES)]  # which all in repositories need
+            back = await self._claim_pages(own, None)
             self._is_new = False
         return back + await self._claim_pages(self.labels, limit)
 
@@ -200,17 +215,21 @@ class Worker:
         """A new session, to be claimed when it is put: nobody else takes it meanwhile. Where others are, it says that
         its folder is here."""
         host = f"host:{self.identity.name}"
-        placed = {"place": host, "needs": (*view.needs, host)} if self._journal.store.shared and not view.place else {}
-        return replace(view, worker=self.identity.id, **placed)
+        if self._journal.store.shared and not view.place:
+            view = replace(view, place=host, needs=tuple(dict.fromkeys((*view.needs, host))))
+        return replace(view, worker=self.identity.id)
 
     async def orphans(self) -> list[SessionView]:
-        """Sessions in the middle of something whose worker has been silent for so long that nobody waits for it."""
-        store, late = self._journal.store, self._now() - int(GRACE * self._lease * 1000)
-        gone = {row.id for row in await store.workers() if row.until < late and row.id != self.identity.id}
-        if not gone:
+        """Sessions in the middle of something whose worker has been silent for so long that nobody waits for it; those
+        too that this one began to close and cannot run itself."""
+        store, late, me = self._journal.store, self._now() - int(GRACE * self._lease * 1000), self.identity.id
+        gone = {row.id for row in await store.workers() if row.until < late and row.id != me}
+        if not gone and not self._may_hold_others:
             return []
         views = await store.sessions(Query(ended=False, limit=EVERYTHING))
-        return [view for view in views if view.worker in gone and view.activity in MID_TURN]
+        self._may_hold_others = False
+        left = [view for view in views if view.worker in gone and view.activity in MID_TURN]
+        return left + [view for view in views if view.worker == me and not set(view.needs) <= set(self.labels)]
 
     def _lock_home(self) -> None:
         """Two with the same id would take the lease from each other without end. It goes with the process."""

@@ -64,7 +64,7 @@ def commit(repository: Repository, message: str, *, everything: bool = False) ->
         if tree == (before or repository.empty_tree) and not others:
             return ""
         parents = [word for parent in (head.commit, *others) if parent for word in ("-p", parent)]
-        env = _identity(shadow)
+        env = committer(shadow)
         made = shadow.git("commit-tree", tree, *parents, "-F", "-", content=message.encode(), env=env).decode().strip()
         _move_head(shadow, made, f"commit: {message.splitlines()[0] if message else ''}", env)
         for name in _STATES:
@@ -94,7 +94,7 @@ def checkout(repository: Repository, branch: str) -> None:
     with Shadow(repository, writing=True) as shadow:
         before = shadow.head.commit or repository.empty_tree
         shadow.git("read-tree", "-m", "-u", before, target, timeout=CHECKOUT)
-    _replace(repository.git_dir / "HEAD", f"ref: {ref}\n")
+    write_locked(repository.git_dir / "HEAD", f"ref: {ref}\n")
 
 
 def create_worktree(repository: Repository, folder: Path, branch: str, commit: str) -> Repository:
@@ -195,7 +195,7 @@ def _copy_sparse(repository: Repository, admin: Path) -> None:
 def _create_ref(shadow: Shadow, ref: str, commit: str) -> None:
     """Fails when there is one already."""
     shadow.git(
-        "update-ref", "-m", "branch: Created by Stagedoor", ref, commit, "0" * len(commit), env=_identity(shadow)
+        "update-ref", "-m", "branch: Created by Stagedoor", ref, commit, "0" * len(commit), env=committer(shadow)
     )
 
 
@@ -204,10 +204,10 @@ def _move_head(shadow: Shadow, commit: str, why: str, env: dict[str, str]) -> No
     if head.ref:
         shadow.git("update-ref", "-m", why, head.ref, commit, head.commit or "0" * len(commit), env=env)
     else:
-        _replace(shadow.repository.git_dir / "HEAD", f"{commit}\n")
+        write_locked(shadow.repository.git_dir / "HEAD", f"{commit}\n")
 
 
-def _replace(path: Path, content: str) -> None:
+def write_locked(path: Path, content: str) -> None:
     """The way git itself replaces a file: the lock is its new content."""
     lock = path.with_name(f"{path.name}.lock")
     try:
@@ -218,7 +218,7 @@ def _replace(path: Path, content: str) -> None:
     lock.rename(path)
 
 
-def _identity(shadow: Shadow) -> dict[str, str]:
+def committer(shadow: Shadow) -> dict[str, str]:
     """Who commits: as the repository or the user says, and we ourselves where neither does."""
     users, own = shadow.users_settings(), shadow.repository.settings
     name = last(own, "user.name") or last(users, "user.name")

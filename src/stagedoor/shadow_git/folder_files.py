@@ -17,6 +17,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from ..machine.beneath import regular_file
 from ..secret_files import is_secret, secret_identities
 from .repository import GitFailed, locate
 from .shadow import Shadow
@@ -164,8 +165,11 @@ def _ignores_itself(folder: Path) -> bool:
         descriptor = os.open(folder / ".gitignore", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        return stat.S_ISREG(os.fstat(descriptor).st_mode) and file.read(3).strip() == b"*"
+    file = regular_file(descriptor)
+    if file is None:
+        return False
+    with file:
+        return file.read(3).strip() == b"*"
 
 
 def _is_plain_way(root: Path, path: str) -> bool:

@@ -80,18 +80,22 @@ def push(repository: Repository, address: str, branch: str) -> str:
     commit = repository.commit_of(ref)
     if not commit:
         raise GitFailed(f"there is no branch {branch!r}")
-    scheme = address.partition("://")[0] if "://" in address else "ssh"
     with Shadow(repository) as shadow:
-        env = {
-            "GIT_ALLOW_PROTOCOL": scheme,
-            "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
-            "GIT_CONFIG_GLOBAL": os.path.expanduser("~/.gitconfig"),  # noqa: PTH111
-            "GIT_CONFIG_NOSYSTEM": "0",
-            "PATH": os.pathsep.join(_outside(repository)),
-        }
+        env = connecting(repository, address)
         words = ("push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no")
         shadow.git(*words, "--", address, f"{commit}:{ref}", timeout=PUSH, env=env)
     return commit
+
+
+def connecting(repository: Repository, address: str) -> dict[str, str]:
+    """The environment in which git reaches ``address``, and nothing by another protocol."""
+    return {
+        "GIT_ALLOW_PROTOCOL": address.partition("://")[0] if "://" in address else "ssh",
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        "GIT_CONFIG_GLOBAL": os.path.expanduser("~/.gitconfig"),  # noqa: PTH111
+        "GIT_CONFIG_NOSYSTEM": "0",
+        "PATH": os.pathsep.join(_outside(repository)),
+    }
 
 
 def _outside(repository: Repository) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ..errors import StagedoorError
+from ..machine.beneath import regular_file
 from .settings import BadSettings, Settings, last, parse_settings, truth
 
 SMALL = 1 << 20
@@ -125,7 +126,7 @@ class Repository(msgspec.Struct, frozen=True):
 
     def _packed(self) -> dict[str, str]:
         content = read_own(self.common / "packed-refs", self.common, LARGE) or b""
-        lines = (line.partition(" ") for line in content.decode("utf-8", "surrogateescape").splitlines())
+        lines = (line.partition(" ") for line in content.decode("utf-8", "surrogateescape").split("\n"))
         return {ref: commit for commit, _, ref in lines if _ID.fullmatch(commit)}
 
     def _read_ref(self, path: Path) -> str | None:
@@ -253,25 +254,48 @@ def read_own(path: Path, root: Path, most: int) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor)
-        mark = os.fstat(descriptor)
-        if not stat.S_ISREG(mark.st_mode):
-            return None
-        if mark.st_size > most:
-            raise GitFailed(f"{path} is too large to be read ({mark.st_size} bytes)")
+    file = regular_file(descriptor)
+    if file is None:
+        return None
+    with file:
+        size = os.fstat(descriptor).st_size
+        if size > most:
+            raise GitFailed(f"{path} is too large to be read ({size} bytes)")
         return file.read(most)
 
 
 def worktree_of(repository: Repository, folder: Path) -> Repository | None:
     """The linked worktree of ``repository`` in ``folder``, by the repository's word: the folder's may be forged."""
-    wanted_path = os.path.join(os.path.realpath(folder.parent), folder.name, ".git")  # noqa: PTH118
+    place = Path(os.path.realpath(folder.parent)) / folder.name
+    for top, admin in _linked(repository):
+        if top == place:
+            return Repository(top, admin, repository.common, read_settings(repository.common, admin))
+    return None
+
+
+def checked_out(repository: Repository) -> dict[str, Path]:
+    """Each branch that stands in a working tree of ``repository``, and that tree: those that name it as theirs."""
+    places = [top for top, _ in _linked(repository)]
+    if repository.common.name == ".git":
+        places.insert(0, repository.common.parent)
+    found: dict[str, Path] = {}
+    for place in places:
+        try:
+            there = locate(place)
+            branch = there.head().branch if there is not None and there.top == place else ""
+        except (GitFailed, OSError):
+            continue
+        if there is not None and there.common == repository.common and branch:
+            found[branch] = place
+    return found
+
+
+def _linked(repository: Repository) -> Iterator[tuple[Path, Path]]:
+    """The folder of each linked worktree, by the repository's word, and what it keeps of it."""
     for admin in _admin_folders(repository):
         words = (read_own(admin / "gitdir", repository.common, 8192) or b"").decode("utf-8", "surrogateescape").strip()
-        back = Path(os.path.normpath(admin / words))
-        if os.path.join(os.path.realpath(back.parent.parent), back.parent.name, ".git") == wanted_path:  # noqa: PTH118
-            settings = read_settings(repository.common, admin)
-            return Repository(Path(wanted_path).parent, admin, repository.common, settings)
-    return None
+        top = Path(os.path.normpath(admin / words)).parent
+        yield Path(os.path.realpath(top.parent)) / top.name, admin
 
 
 def _admin_folders(repository: Repository) -> Iterator[Path]:

@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..errors import LaunchError
@@ -48,6 +48,7 @@ _ALWAYS = {
     "submodule.recurse": "false",
     "diff.ignoresubmodules": "all",
     "protocol.allow": "never",
+    "http.followredirects": "false",  # the address that the operator allows would not be the one that answers
     "gc.auto": "0",
     "maintenance.auto": "false",
     "checkout.workers": "1",
@@ -69,6 +70,7 @@ _ENV = {
     "GIT_PAGER": "cat",
     "GIT_LITERAL_PATHSPECS": "1",
 }
+_REDIRECTED = re.compile(rb"returned error: 30\d")
 _DROPPED = frozenset({"SSH_ASKPASS", "PAGER", "EDITOR", "VISUAL", "LESSOPEN", "LESSCLOSE"})
 
 
@@ -112,14 +114,17 @@ class Shadow:
         most: int | None = None,
         timeout: float = TIMEOUT,
         env: Mapping[str, str] | None = None,
+        why_stop: Callable[[], str] | None = None,
     ) -> bytes:
         """git's answer. Raises ``GitFailed`` with what it says on standard error."""
-        done = self.attempt(*words, content=content, most=most, timeout=timeout, env=env)
+        done = self.attempt(*words, content=content, most=most, timeout=timeout, env=env, why_stop=why_stop)
         if done.code and not done.cut:
             raise GitFailed(f"git {words[0]}: {_complaint(done)}{self._advice(done)}")
         return done.out
 
     def _advice(self, done: Finished) -> str:
+        if _REDIRECTED.search(done.complaint):
+            return "; the address leads to another one, which is not followed: name that one instead, if it is allowed"
         settings = self.repository.settings
         partial = any(name == "extensions.partialclone" or name.endswith(".promisor") for name in settings)
         if not partial or b"unable to read" not in done.complaint:
@@ -133,6 +138,7 @@ class Shadow:
         most: int | None = None,
         timeout: float = TIMEOUT,
         env: Mapping[str, str] | None = None,
+        why_stop: Callable[[], str] | None = None,
     ) -> Finished:
         """Like ``git``, with its exit code."""
         argv = (self._program, "--no-pager", *words)
@@ -146,6 +152,7 @@ class Shadow:
                 content=content,
                 most=most,
                 why_slow=lambda: _waits_for(self.repository),
+                why_stop=why_stop,
             )
         except ProgramOverdue as fault:
             raise GitFailed(f"git {words[0]} was not done in {timeout:g} seconds in {where} and was ended") from fault

@@ -54,7 +54,11 @@ def serve_script(
             environment = model.environment(agent, home=agent_home, cwd=cwd)
             line(f"# {agent} (model {environment.model})")
             own = {name: value for name, value in environment.env.items() if name not in _SHARED}
-            line(f"  env {' '.join(f'{name}={shlex.quote(value)}' for name, value in own.items())} {agent}")
+            line(
+                " \\\n".join(
+                    ["  env", *(f"    {name}={shlex.quote(value)}" for name, value in own.items()), f"    {agent}"]
+                )
+            )
         stop.wait()
         try:
             model.assert_consumed()

@@ -96,7 +96,7 @@ class Conversation(Generic[Event]):
 
     async def _run(self) -> None:
         try:
-            protocol, receive = self._protocol, self._protocol.receive
+            protocol, receive, bulk = self._protocol, self._protocol.receive, self._bulk
             async for batch in self.process.batches(quiet=self._quiet):
                 stamp = self._stamp()
                 turn_id, session_id = stamp.turn_id, stamp.session_id
@@ -112,14 +112,19 @@ class Conversation(Generic[Event]):
                             if session_id and not event.session_id:
                                 force_setattr(event, "session_id", session_id)
                             pairs.append((message, event))
+                            if type(event) not in bulk:
+                                self._notice(event)
                     else:
                         force_setattr(message, "stamp", stamp)
                         pairs.append((message.raw if isinstance(message, UnknownMessage) else b"", message))
+                        self._notice(message)
                 await self._publish(pairs)
             last: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]
             last = [(b"", event) for event in self._protocol.receive_eof()]
             last.append((b"", await self.process.exited()))
             mark(last, self._stamp())
+            for _, last_word in last:
+                self._notice(last_word)
             await self._publish(last)
         finally:
             # Cancelled, or our own fault: either way the child must not outlive its reader.
@@ -130,10 +135,6 @@ class Conversation(Generic[Event]):
         return Stamp(self._protocol.session_id, self._protocol.turn_id, time.time())
 
     async def _publish(self, pairs: list[tuple[bytes, Event | UnknownMessage | Stalled | Exited]]) -> None:
-        bulk = self._bulk
-        for _, event in pairs:
-            if type(event) not in bulk:
-                self._notice(event)
         with contextlib.suppress(ProcessExited):  # the end of its output will say so
             await self.flush()
         await self._relay.publish(pairs)

@@ -35,26 +35,26 @@ def find_executable(
 ) -> str:
     """The absolute path of ``name``: the given ``executable``, else on ``PATH``, else in one of the ``hints`` folders.
 
-    Raises ``NotInstalled``, saying where we looked and that ``install`` is the command that brings it.
+    Raises ``NotInstalled``, saying that ``install`` is the command that brings it, and then where we looked.
     """
     environ = os.environ if env is None else env
     if executable is not None:
         version = shutil.which(executable, path=environ.get("PATH"))
         if version is None:
-            raise NotInstalled(f"{executable!r} is not an executable program; correct the path{_advice(name, install)}")
+            raise NotInstalled(f"{executable!r} is not an executable program: correct the path. {_cure(name, install)}")
         return str(Path(version).absolute())
     home = environ.get("HOME", "")
     folders = [str(Path(hint.replace("~", home, 1))) for hint in hints]
     path = os.pathsep.join([environ.get("PATH", os.defpath), *folders])
     version = shutil.which(name, path=path)
     if version is None:
-        looked = ", ".join(dict.fromkeys(folder for folder in path.split(os.pathsep) if folder))
-        raise NotInstalled(f"{name} was not found; looked in {looked}{_advice(name, install)}")
+        places = " and in ".join(["the PATH", *([", ".join(hints)] if hints else [])])
+        raise NotInstalled(f"{name} was not found. {_cure(name, install)} (looked in {places})")
     return str(Path(version).absolute())
 
 
-def _advice(name: str, install: str) -> str:
-    return f". Install it with: {install}" if install else f". Install {name} or pass executable=."
+def _cure(name: str, install: str) -> str:
+    return f"Install it with: {install}" if install else f"Install {name}, or name its file as the executable"
 
 
 async def read_version(

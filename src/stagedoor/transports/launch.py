@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
 
@@ -76,6 +76,17 @@ class Exited(Stamped, frozen=True):
     stderr: str = ""
     guard_was_killed: bool = False
     """Not its own end: what guards it was killed, and so everything it ran was ended."""
+
+
+def loss_of_guard(batch: Sequence[tuple[bytes, Any]]) -> int | None:
+    """Where ``batch`` says that the program has lost its guard: among the last, which no message of its own caused."""
+    for at in range(len(batch) - 1, -1, -1):
+        message, event = batch[at]
+        if message:
+            return None
+        if type(event) is Exited:
+            return at if event.guard_was_killed else None
+    return None
 
 
 class Stalled(Stamped, frozen=True):

@@ -25,7 +25,7 @@ from ..wire.shapes import UnknownMessage
 from . import tap
 from .confinement.mechanism import Wrapped, choose, wrap
 from .confinement.mounts import mounts_of
-from .guard.processes import SCRIPT, end_session, new_mark, processor_ticks, started_at, strategy
+from .guard.processes import SCRIPT, end_session, new_mark, processor_ticks, sandboxed, started_at, strategy
 from .guard.roles import KILL_BOUND
 from .launch import SCRATCH, EndInput, Exited, Launch, Signal, Stalled
 from .pipes import ReadEnd, WriteEnd, input_pair, output_pair
@@ -34,6 +34,10 @@ from .tasks import TaskOwner
 STDERR_READS = 64
 STDERR_KEPT = 64 * 2**10
 LOST_GUARD = "the process that guards this program was killed, so everything it ran was ended; start it again"
+LINGERING = 60.0
+"""How long a child may stay after it has closed its output."""
+STILL_THERE = 0.01
+"""Seconds between two looks at processes that were killed."""
 LAST_WORDS = 2.0
 """How long the guard may take to end a tree before ``stop`` returns anyway."""
 
@@ -218,6 +222,22 @@ class ChildProcess:
         """Signal the child; ``group``: its whole process group (a launcher together with its worker)."""
         self._tell(f"signal-group {number}" if group else f"signal {number}")
 
+    async def end_sandboxed(self, *entries: bytes) -> None:
+        """Kill what the child has put into a sandbox with one of ``entries`` in its environment, and wait for its end.
+
+        Chosen before anything is awaited: what is started later is not touched.
+        """
+        chosen: dict[int, int] = sandboxed(self._guard_pid, self.pid, entries)
+        while chosen:
+            for pid in tuple(chosen):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:  # it has gone, or is another user's, and would be waited for without end
+                    del chosen[pid]
+            await asyncio.sleep(STILL_THERE)
+            there = sandboxed(self._guard_pid, self.pid, entries)
+            chosen = {pid: start for pid, start in chosen.items() if there.get(pid) == start}
+
     @property
     def code(self) -> int | None:
         """The exit code (negative for a signal), or ``None`` while the child runs."""
@@ -232,8 +252,12 @@ class ChildProcess:
         """Wait for the child's own end and return its exit code."""
         return await asyncio.shield(self._exit)
 
-    async def exited(self) -> Exited:
-        """Wait for the child's own end: how it ended, and its last words."""
+    async def exited(self, *, lingering: float = LINGERING) -> Exited:
+        """Wait for the child's own end, after that of its output: how it ended, and its last words. One that stays
+        without being able to say anything is killed: nobody would ever hear from it."""
+        await asyncio.wait([self._exit], timeout=lingering)
+        if not self._exit.done():
+            self._tell("end")
         code = await self.wait()
         return Exited(code, self.stderr_tail, self.guard_was_killed)
 

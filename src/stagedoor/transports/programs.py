@@ -30,6 +30,7 @@ from .guard.processes import SCRIPT, new_mark, strategy
 from .guard.roles import FAREWELL
 
 CHUNK = 1 << 18
+ASK_EVERY = 0.5
 PATIENCE = 3.0
 COMPLAINT = 64 * 2**10
 """What is kept of standard error."""
@@ -96,11 +97,13 @@ class Programs:
         most: int | None = None,
         together: bool = False,
         why_slow: Callable[[], str] | None = None,
+        why_stop: Callable[[], str] | None = None,
     ) -> Finished:
         """Run one program to its end. ``argv[0]`` is an absolute path; ``content`` is its standard input.
 
         ``most``: it is stopped after so many bytes of output. ``together``: standard error is part of the output.
         ``why_slow`` is asked once, when it says nothing for ``PATIENCE`` seconds: a reason ends it.
+        ``why_stop`` is asked twice a second as long as it runs, and less often if it takes long: a reason ends it.
         Raises ``LaunchError`` when it cannot be started, ``ProgramOverdue`` after ``timeout`` seconds.
         """
         if self._closed:
@@ -124,7 +127,7 @@ class Programs:
             os.close(complaint_write)
             out_write = complaint_write = -1
             out, complaint, cut = self._read(
-                argv[0], out_read, complaint_read, time.monotonic() + timeout, timeout, most, why_slow
+                argv[0], out_read, complaint_read, time.monotonic() + timeout, timeout, most, why_slow, why_stop
             )
             if cut:
                 self._control.sendall(bytes(4))
@@ -147,19 +150,31 @@ class Programs:
         timeout: float,
         most: int | None,
         why_slow: Callable[[], str] | None,
+        why_stop: Callable[[], str] | None,
     ) -> tuple[bytearray, bytearray, bool]:
         out, complaint = bytearray(), bytearray()
+        asked_at, quiet_since, pause = time.monotonic(), time.monotonic(), ASK_EVERY
         with selectors.DefaultSelector() as selector:
             selector.register(out_read, selectors.EVENT_READ, out)
             if complaint_read >= 0:
                 selector.register(complaint_read, selectors.EVENT_READ, complaint)
             while selector.get_map():
                 left = max(deadline - time.monotonic(), 0)
-                ready = selector.select(left if why_slow is None else min(left, PATIENCE))
-                if not ready and why_slow is not None and left > PATIENCE:
+                wait = left if why_slow is None else min(left, PATIENCE)
+                ready = selector.select(wait if why_stop is None else min(wait, pause))
+                now = time.monotonic()
+                quiet_since = now if ready else quiet_since
+                if why_stop is not None and now - asked_at >= pause:
+                    if reason := why_stop():
+                        raise ProgramStopped(f"{program} was ended: {reason}")
+                    asked_at = time.monotonic()
+                    pause = max(ASK_EVERY, 10 * (asked_at - now))
+                if not ready and why_slow is not None and now - quiet_since >= PATIENCE and left > PATIENCE:
                     reason, why_slow = why_slow(), None
                     if reason:
                         raise ProgramStopped(f"{program} was ended: {reason}")
+                    continue
+                if not ready and now < deadline:
                     continue
                 if not ready:
                     raise _overdue(program, timeout)

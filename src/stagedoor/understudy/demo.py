@@ -174,7 +174,7 @@ def _tour(workspace: WorkspaceFiles) -> Script:
     steps: list[dict[str, str]] = [{"text": "Look around", "status": "in_progress"}, {"text": "Report"}]
     closing = (
         "That is all I do without a script. Say “show me what you can do”, and I write a file and run a command; "
-        "or give me a script with --script, or as a fenced `stagedoor` block."
+        "or give me a script as the prompt, as `- say: Hello`, or in a fenced `stagedoor` block."
     )
     return [
         [

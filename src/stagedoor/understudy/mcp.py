@@ -66,14 +66,12 @@ class RunningMcpServer:
         await server._flush()
         return server
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-        """The tool's output, and whether the server called it an error."""
+    async def call(self, tool: str, arguments: dict[str, Any]) -> McpToolAnswer:
         result = await self._ask("tools/call", {"name": tool, "arguments": arguments})
         try:
-            answer = msgspec.convert(result, McpToolAnswer)
+            return msgspec.convert(result, McpToolAnswer)
         except msgspec.ValidationError as error:
             raise ToolCallFailed(f"The MCP server {self._name!r} sent an invalid result: {error}") from None
-        return "\n".join(str(block.get("text", "")) for block in answer.content), answer.is_error
 
     async def stop(self) -> None:
         await self._tasks.close()

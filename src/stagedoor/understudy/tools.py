@@ -236,8 +236,11 @@ class Toolbox:
         effect: Effect = "read" if f"{server}/{tool}" in self._session.readers else "execute"
         await self._permit(effect, ("mcp", server, tool), card, content)
         running = await self._session.mcp(server)
-        output, failed = await running.call(tool, arguments)
-        card.end("failed" if failed else "completed", [text(output)])
+        answer = await running.call(tool, arguments)
+        images = [block for block in answer.content if block.get("type") == "image"]
+        output = "\n".join(str(block.get("text", "")) for block in answer.content if block not in images)
+        shown = [text(output), *({"type": "content", "content": image} for image in images)]
+        card.end("failed" if answer.is_error else "completed", shown)
         return output
 
     def _plan(self, call: ScriptedCall) -> ToolOutcome:

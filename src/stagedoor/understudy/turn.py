@@ -261,6 +261,8 @@ def reply_at(script: Script, step: int) -> Reply:
 
 FENCE = re.compile(r"^```stagedoor[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LIKE_A_SCRIPT = re.compile(r"\s*(\[\s*[\[{\"]|\{\s*\"?script\"?\s*:|script:\s|- )")
+A_PART = re.compile(r"\s*(?:\{?\s*\"?script\"?\s*:|(?:-\s+)+(?:\[\s*)?\{?\s*\"?[a-z_]+\"?:\s)")
+"""How a list of parts begins: whoever writes that means a script, also with a mistake in it."""
 
 
 def script_in(prompt: str) -> Script | None:
@@ -273,6 +275,6 @@ def script_in(prompt: str) -> Script | None:
     try:
         return load_script((fenced[1] if fenced else prompt) + "\n").script
     except ScriptError as error:
-        if fenced is None:
+        if fenced is None and A_PART.match(prompt) is None:
             return None  # an ordinary prompt may well begin with a dash
         raise MethodRefused(INVALID_PARAMS, str(error)) from None

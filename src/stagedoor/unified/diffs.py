@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import Literal
 
 from .events import FileChange
 
 BIGGEST = 512 * 1024
 """Above this the lines are not compared: the change is reported, its diff says how large it is."""
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines with their ends, as git and editors count them: only a line feed ends one. A carriage return, a form
+    feed or U+2028 is a character of its line; a reader of the diff would take what follows for a line of its own."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def diff_of(path: str, before: str | None, after: str | None) -> str:
@@ -20,8 +27,8 @@ def diff_of(path: str, before: str | None, after: str | None) -> str:
         return f"--- a/{path}\n+++ b/{path}\n@@ too large to compare: {sizes} @@\n"
     name = path.lstrip("/")
     lines = difflib.unified_diff(
-        (before or "").splitlines(keepends=True),
-        (after or "").splitlines(keepends=True),
+        lines_of(before or ""),
+        lines_of(after or ""),
         "/dev/null" if before is None else f"a/{name}",
         "/dev/null" if after is None else f"b/{name}",
     )

@@ -75,6 +75,13 @@ class PlanItem(msgspec.Struct, frozen=True, rename="camel"):
     status: Literal["pending", "in_progress", "completed"] = "pending"
 
 
+class ShownImage(msgspec.Struct, frozen=True, rename="camel"):
+    """An image that the agent shows. ``content`` is base64."""
+
+    media_type: str
+    content: str
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     """What every event carries. Never made on its own."""
 
@@ -120,7 +127,7 @@ class TextDelta(Header, frozen=True, kw_only=True, tag="text_delta", gc=False):
     message_id: str = ""
 
 
-class Text(Header, frozen=True, kw_only=True, tag="text"):
+class Text(Header, frozen=True, kw_only=True, tag="text", gc=False):
     """A whole message of the agent. Where deltas came before it, it repeats them joined."""
 
     type: ClassVar[Literal["text"]] = "text"
@@ -133,12 +140,12 @@ class ThinkingDelta(Header, frozen=True, kw_only=True, tag="thinking_delta", gc=
     text: str
 
 
-class Thinking(Header, frozen=True, kw_only=True, tag="thinking"):
+class Thinking(Header, frozen=True, kw_only=True, tag="thinking", gc=False):
     type: ClassVar[Literal["thinking"]] = "thinking"
     text: str
 
 
-class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
+class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use", gc=False):
     type: ClassVar[Literal["tool_use"]] = "tool_use"
     tool_use_id: str
     name: ToolName
@@ -150,13 +157,13 @@ class ToolUse(Header, frozen=True, kw_only=True, tag="tool_use"):
     description: str = ""
 
 
-class ToolProgress(Header, frozen=True, kw_only=True, tag="tool_progress"):
+class ToolProgress(Header, frozen=True, kw_only=True, tag="tool_progress", gc=False):
     type: ClassVar[Literal["tool_progress"]] = "tool_progress"
     tool_use_id: str
     output: str
 
 
-class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
+class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result", gc=False):
     type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     name: ToolName
@@ -164,6 +171,8 @@ class ToolResult(Header, frozen=True, kw_only=True, tag="tool_result"):
     output: str = always_sent("")
     exit_code: int | None = None
     duration_ms: float | None = None
+    images: list[ShownImage] = []
+    """Those that the call gave and that are not too large; ``output`` names all of them in their places."""
 
 
 class FileChange(Header, frozen=True, kw_only=True, tag="file_change"):
@@ -254,6 +263,10 @@ class Notice(Header, frozen=True, kw_only=True, tag="notice"):
     """With the codes ``project_trusted`` and ``project_untrusted``: whether the project takes part."""
     project_files: list[ProjectFile] = []
     """With these: what the agent may load, or what is switched off."""
+    images: list[ShownImage] = []
+    """With the code ``attachment``: what the agent shows in its answer, where it is an image and not too large."""
+    attachments: list[str] = []
+    """With the code ``attached``: the pictures that go with the next prompt, by the names a server gives them out."""
 
 
 class FilesRestored(Header, frozen=True, kw_only=True, tag="files_restored"):

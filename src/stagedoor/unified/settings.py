@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from ..errors import BadRequest, NotAllowed
+from ..errors import BadRequest, NotAllowed, unknown_model
 
 SettingKind = Literal["mode", "model", "effort", "other"]
 
@@ -77,9 +77,17 @@ def allowed_change(settings: Sequence[AgentSetting], name: str, value: str) -> A
     ``NotAllowed`` for one that must not be changed."""
     setting = setting_named(settings, name)
     values = [choice.value for choice in setting.choices]
+    if values and value not in values and setting.kind == "model":
+        raise BadRequest(unknown_model(value, values))
     if values and value not in values:
         few = ", ".join(values[:20]) + (" …" if len(values) > 20 else "")
         raise BadRequest(f"{setting.id} has no value {value!r}; choose one of {few}")
     if setting.locked:
         raise NotAllowed(f"{setting.id} cannot be changed here: {setting.locked}")
     return setting
+
+
+def check_model(settings: Sequence[AgentSetting], model: str) -> None:
+    """Raises what ``allowed_change`` says of a model, where the agent says which there are."""
+    if any(one.kind == "model" for one in settings):
+        allowed_change(settings, "model", model)

@@ -37,12 +37,15 @@ def target_of(name: ToolName, arguments: Mapping[str, Any]) -> str:
     """The path, command, URL, pattern or question a call is about; empty when its input does not say."""
     if name == "question" and (words := _question_text(arguments.get("questions"))):
         return words
-    for key in _TARGETS[OPERATIONS[name]]:
+    operation = OPERATIONS[name]
+    for key in _TARGETS[operation]:
         value = arguments.get(key)
+        if isinstance(value, list):
+            value = " ".join(str(word) for word in cast("list[object]", value))
         if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list) and value:
-            return " ".join(str(word) for word in cast("list[object]", value))
+            # The words of a command may be kept apart from its program.
+            more = arguments.get("args") if operation == "execute" else None
+            return " ".join([value, *map(str, cast("list[object]", more))]) if isinstance(more, list) else value
     return ""
 
 

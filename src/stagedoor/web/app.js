@@ -24,6 +24,7 @@ const banner = place("banner");
 const badge = h("span", { class: "badge", hidden: true });
 const inboxLink = navLink("#/inbox", "inbox", "Inbox", badge);
 const FIELDS = "input,textarea,select";
+const LOOK = 20000;
 let wasOnline = false;
 
 /** @type {[RegExp, (name: string) => HTMLElement][]} */
@@ -203,6 +204,7 @@ async function start() {
   replace(side, h("header", { class: "bar" }, h("h1", {}, "Sessions"), add), document.createElement("session-list"));
   try {
     await store.start();
+    setInterval(() => document.hidden || store.loadMachines(), LOOK);
   } catch (fault) {
     if (fault instanceof Problem && fault.status === 401) showPairing();
     else {

@@ -2,16 +2,8 @@
 // the server has to tell while the page is closed.
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
-const CACHE = "stagedoor-2";
-const FILES = [
-  "/",
-  "/static/icon.svg",
-  "/static/manifest.webmanifest",
-  "/static/page.js",
-  "/static/style/frame.css",
-  "/static/style/stream.css",
-  "/static/style/views.css",
-];
+const CACHE = "stagedoor-3";
+const FILES = ["/", "/static/icon.svg", "/static/manifest.webmanifest", "/static/page.css", "/static/page.js"];
 
 worker.addEventListener("install", (event) => event.waitUntil(install()));
 

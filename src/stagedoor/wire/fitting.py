@@ -6,6 +6,7 @@ only: the strict decoder comes first, and its decision stands where it has one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from functools import cache
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from msgspec import inspect
 
 Json = Any
+MOST = 2**63 - 1
+"""The greatest whole number that a log, a browser's BigInt and most other programs can hold."""
 
 
 class _UnfitError(Exception):
@@ -50,10 +53,17 @@ def _type_of(shape: Any) -> inspect.Type:
     return inspect.type_info(shape)
 
 
+def whole_number(value: object) -> int | None:
+    """``value`` where it is one, also as ``5.0``: members without a shape of their own are not made to fit."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and _is_countable(value) else None
+
+
 def finite(value: Json) -> Json:
     """``NaN`` and numbers beyond all bounds are no JSON: nothing stands in their place."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
+    if isinstance(value, int | float):
+        return value if _is_countable(value) else None
     if isinstance(value, dict):
         return {key: finite(one) for key, one in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
@@ -98,19 +108,22 @@ def _number(value: Json) -> float | int:
             value = float(value)
         except ValueError:
             raise _UnfitError from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_countable(value):
         raise _UnfitError
     return value
 
 
+def _is_countable(number: float) -> bool:
+    """Whether every program that we hand it on to can hold it."""
+    return -MOST <= number <= MOST if isinstance(number, int) else math.isfinite(number)
+
+
 def _integer(value: Json, *, exact: bool) -> int:
     if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            value = int(value)
     number = _number(value)
-    if exact and number != int(number):
+    if not _is_countable(int(number)) or (exact and number != int(number)):
         raise _UnfitError
     return int(number)
 

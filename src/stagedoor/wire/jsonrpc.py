@@ -54,6 +54,7 @@ class _Wire(msgspec.Struct, frozen=True):
 
 _DECODER = msgspec.json.Decoder(_Wire)
 _MEMBERS = msgspec.json.Decoder(dict[str, Any])
+_BATCH = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def parse(message: bytes) -> Message | UnknownMessage:
@@ -67,6 +68,16 @@ def parse(message: bytes) -> Message | UnknownMessage:
         return _classified(message, _DECODER.decode(msgspec.json.encode(_mended(members))))
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return UnknownMessage(message, str(error) or type(error).__name__)
+
+
+def messages_in(line: bytes) -> list[bytes]:
+    """The messages of a line: one, or those of a batch. A list that holds none is itself one, that nobody can read."""
+    if line.lstrip()[:1] != b"[":
+        return [line]
+    try:
+        return [bytes(one) for one in _BATCH.decode(line)] or [line]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [line]
 
 
 def _mended(members: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +110,9 @@ def _classified(raw: bytes, wire: _Wire) -> Message | UnknownMessage:
     if isinstance(wire.error, Fault):
         return Response(wire.id, fault=wire.error)
     if isinstance(wire.result, msgspec.UnsetType):
-        return UnknownMessage(raw, "a response with neither result nor error")
+        if wire.id is None:
+            return UnknownMessage(raw, "neither a method nor an id")
+        return Response(wire.id, fault=Fault(INTERNAL_ERROR, "the answer has neither a result nor an error"))
     return Response(wire.id, result=wire.result)
 
 

@@ -80,6 +80,7 @@ class ExampleAgent:
             protocol_version=99 if "--future" in sys.argv else 1,
             agent_capabilities=schema.AgentCapabilities(
                 load_session=True,
+                prompt_capabilities=schema.PromptCapabilities(image="--images" in sys.argv),
                 session_capabilities=schema.SessionCapabilities.model_validate(
                     {"list": supported, "fork": supported, "resume": supported, "close": supported}
                 ),

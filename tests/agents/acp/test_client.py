@@ -1,9 +1,10 @@
 """Our client against an agent written with the official package, in a real child process."""
 
 import asyncio
-import sys
+import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+import weakref
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ from stagedoor.agents.acp import (
     AcpSession,
     AcpSessionConfig,
     AcpUsage,
-    AgentMessageChunk,
-    ClientCapabilities,
     CurrentModeUpdate,
     Event,
     InitializeResponse,
@@ -28,7 +27,6 @@ from stagedoor.agents.acp import (
     RequestWithdrawn,
     SessionListing,
     SessionUpdate,
-    Unanswered,
 )
 from stagedoor.agents.acp.config import AcpProfile
 from stagedoor.agents.acp.responses import tool_names
@@ -39,39 +37,8 @@ from stagedoor.errors import (
     SessionNotFound,
 )
 from stagedoor.transports.launch import Exited
+from tests.agents.acp.turns import AGENT, BOUND, EVERYTHING, TURN_END, run, text_in, turn, until
 from tests.processes import is_running
-
-AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
-EVERYTHING = ClientCapabilities(True, True, True, True, True)
-BOUND = 240.0
-TURN_END = PromptResponse | RequestFailed | Unanswered
-
-
-def run(main: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(BOUND):
-            await main
-
-    asyncio.run(bounded())
-
-
-async def turn(events: AsyncIterator[Event]) -> list[Event]:
-    received: list[Event] = []
-    async for event in events:
-        received.append(event)
-        if isinstance(event, TURN_END):
-            break
-    return received
-
-
-def text_in(events: list[Event]) -> str:
-    updates = [event.update for event in events if isinstance(event, SessionUpdate)]
-    return "".join(update.text for update in updates if isinstance(update, AgentMessageChunk))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_an_agent_that_does_not_tell_its_tools_works_all_the_same(tmp_path: Path) -> None:
@@ -366,6 +333,34 @@ def test_resume_replay_fork_list_and_unknown(tmp_path: Path) -> None:
             await client.resume_session("nope", "say x")
         with pytest.raises(NotSupported, match="deleting"):
             await client.delete_session("stored")
+
+    run(main())
+
+
+def test_a_session_that_is_opened_again_outlives_what_was_left_of_it_before(tmp_path: Path) -> None:
+    """In one process: what is collected late is not what is open now."""
+
+    async def main() -> None:
+        client = AcpClient(AGENT, tmp_path, share_process=True)
+        async with await client.create_session() as other:
+            for number in range(3):
+                first = weakref.ref(await client.resume_session("stored"))
+                gc.collect()  # nobody has closed it, and nobody has it
+                assert first() is None
+                again = await client.resume_session("stored", "say on", AcpSessionConfig(replay=True))
+                assert (number, text_in(await turn(again.events))) == (number, "historyon")
+                await again.close()
+                left = weakref.ref(again)
+                again = await client.resume_session("stored", f"say {number}")
+                gc.collect()
+                assert left() is None
+                assert text_in(await turn(again.events)) == str(number)
+                assert await client.list_sessions() == [SessionListing("a", "/x", "A"), SessionListing("b", "/x")]
+                async with await client.fork_session("stored", "say forked") as forked:
+                    assert text_in(await turn(forked.events)).endswith("forked")
+                await again.close()
+            await other.send("say still here")
+            assert text_in(await turn(other.events)) == "still here"
 
     run(main())
 

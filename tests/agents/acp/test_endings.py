@@ -3,10 +3,7 @@
 import asyncio
 import contextlib
 import gc
-import sys
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +11,6 @@ from stagedoor.agents.acp import (
     AcpClient,
     AcpSession,
     AgentMessageChunk,
-    ClientCapabilities,
     Event,
     PromptResponse,
     RequestFailed,
@@ -30,39 +26,8 @@ from stagedoor.errors import (
     UnsupportedVersion,
 )
 from stagedoor.transports.launch import Exited
+from tests.agents.acp.turns import AGENT, TURN_END, run, text_in, turn, until
 from tests.processes import is_running
-
-AGENT = [sys.executable, str(Path(__file__).with_name("example_agent.py"))]
-EVERYTHING = ClientCapabilities(True, True, True, True, True)
-BOUND = 240.0
-TURN_END = PromptResponse | RequestFailed | Unanswered
-
-
-def run(main: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(BOUND):
-            await main
-
-    asyncio.run(bounded())
-
-
-async def turn(events: AsyncIterator[Event]) -> list[Event]:
-    received: list[Event] = []
-    async for event in events:
-        received.append(event)
-        if isinstance(event, TURN_END):
-            break
-    return received
-
-
-def text_in(events: list[Event]) -> str:
-    updates = [event.update for event in events if isinstance(event, SessionUpdate)]
-    return "".join(update.text for update in updates if isinstance(update, AgentMessageChunk))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
@@ -74,10 +39,10 @@ def test_a_refused_turn_and_a_death(tmp_path: Path) -> None:
             assert (end.method, end.code, end.message) == ("session/prompt", 429, "Slow down")
             await session.send("die")
             rest = [event async for event in events]
-            assert [type(event) for event in rest] == [Unanswered, Exited]
-            assert isinstance(rest[-1], Exited)
-            assert rest[-1].code == 7
-            assert "something went wrong" in rest[-1].stderr
+            assert [type(event) for event in rest] == [Exited, Unanswered]
+            assert isinstance(rest[0], Exited)
+            assert rest[0].code == 7
+            assert "something went wrong" in rest[0].stderr
             assert isinstance(await session.turn_ended(), Unanswered)
             with pytest.raises(SessionEnded):
                 await session.send("say x")

@@ -41,7 +41,7 @@ def test_an_empty_command_is_refused(argv: list[str]) -> None:
 
 def test_a_missing_program_and_a_missing_folder(tmp_path: Path) -> None:
     async def main() -> None:
-        with pytest.raises(NotInstalled, match="no-such-agent was not found; looked in"):
+        with pytest.raises(NotInstalled, match=r"no-such-agent was not found. Install no-such-agent, or name its file"):
             await AcpClient("no-such-agent", cwd=tmp_path).create_session()
         with pytest.raises(LaunchError, match="does not exist: create it"):
             await AcpClient("sh", cwd=tmp_path / "nowhere").create_session()

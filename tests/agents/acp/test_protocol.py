@@ -411,6 +411,7 @@ SURPRISES = [
     message(id=1, method="mcp/connect", params={}),
     b"\xff\xfe",
     b"[" * 100_000,
+    message(id="9" * 5000, result={}),
 ]
 
 

@@ -105,9 +105,9 @@ def test_what_keeps_a_session_from_starting(
         run(client.create_session("hello", ClaudeSessionConfig(**config)))
 
 
-def test_not_installed_says_where_we_looked(tmp_path: Path) -> None:
+def test_not_installed_says_what_to_do_and_where_we_looked(tmp_path: Path) -> None:
     client = ClaudeClient(tmp_path, env={"PATH": str(tmp_path), "HOME": str(tmp_path)})
-    with pytest.raises(NotInstalled, match=r"looked in .*npm install -g @anthropic-ai/claude-code"):
+    with pytest.raises(NotInstalled, match=r"with: npm install -g @anthropic-ai/claude-code.*looked in the PATH and"):
         client.find_executable()
 
 

@@ -75,7 +75,7 @@ def test_the_only_thread_hears_of_sub_agents_nobody_introduced() -> None:
         stranger = b'{"method":"thread/new/thing","params":{"threadId":"x"}}'
         await board.publish([status_of("x"), (stranger, UnknownMessage(stranger, "unknown")), END])
         assert await all_of(only) == [status_of("x"), (stranger, UnknownMessage(stranger, "unknown")), END]
-        board.close("a")
+        board.close("a", only)
         assert board.home("a") == "a"
 
     asyncio.run(main())
@@ -86,10 +86,11 @@ def test_a_closed_thread_is_not_kept() -> None:
         board = Switchboard(ThreadStates())
         relay = await board.open("a")
         await board.open("b")
-        board.close("a")
+        board.close("a", relay)
         await board.publish([status_of("a")])
         assert await all_of(relay) == []
         again = await board.open("a")
+        board.close("a", relay)  # of the one before: what is open now is another
         await board.publish([END])
         assert await all_of(again) == [END]
 

@@ -429,7 +429,7 @@ def test_answers_that_do_not_fit(question: Question, decision: Decision) -> None
 
 def test_no_line_raises() -> None:
     protocol = ready()
-    for raw in (b"", b"null", b"[]", b'{"id":1}', b'{"method":5}', b'{"method":"turn/started","params":[]}', b"\xff"):
+    for raw in (b"", b"[]", b'{"id":null}', b'{"method":5}', b'{"method":"turn/started","params":[]}', b"\xff"):
         for event in protocol.receive(raw):
             assert isinstance(event, UnknownMessage)
     assert CodexUsage(1, 0, 0, 2).total_tokens == 3

@@ -144,10 +144,26 @@ def test_older_recordings(tmp_path: Path) -> None:
         meta(FIRST, str(tmp_path)),
         record("event_msg", 1, type="user_message", message="Old prompt"),
         record("event_msg", 2, type="agent_message", message="Old answer"),
+        record("event_msg", 2, type="user_message", message="A later one"),
         record("event_msg", 3, type="token_count", info={"total_token_usage": {"input_tokens": 7}}),
     )
     (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
-    assert (session.first_prompt, session.message_count, session.tokens) == ("Old prompt", 2, CodexUsage(7))
+    assert (session.first_prompt, session.message_count, session.tokens) == ("Old prompt", 3, CodexUsage(7))
+
+
+def test_the_model_is_the_one_of_the_last_turn_however_long_that_was(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        FIRST,
+        meta(FIRST, str(tmp_path)),
+        record("turn_context", 1, model="gpt-5.5"),
+        message("UserMessage", 2, PROMPT),
+        record("turn_context", 10, model="gpt-6"),
+        record("event_msg", 11, type="collab_agent_spawn_begin", model="of another agent"),
+        *(record("event_msg", 12, type="exec_command_end", output="y" * 1000) for _ in range(300)),
+    )
+    (session,) = list_sessions(str(tmp_path), home=tmp_path).sessions
+    assert (session.model, session.first_prompt, session.updated_ms) == ("gpt-6", PROMPT, 1794728412500)
 
 
 def test_names_are_titles(tmp_path: Path) -> None:

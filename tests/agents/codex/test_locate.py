@@ -39,7 +39,7 @@ def test_the_native_program_beside_npms_launcher(tmp_path: Path) -> None:
 
 
 def test_a_missing_program_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(NotInstalled, match=r"looked in .*npm install -g @openai/codex"):
+    with pytest.raises(NotInstalled, match=r"Install it with: npm install -g @openai/codex \(looked in the PATH"):
         find_codex(None, {"PATH": str(tmp_path)})
 
 

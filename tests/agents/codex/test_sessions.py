@@ -8,6 +8,7 @@ import pytest
 
 from stagedoor.agents.codex.config import CodexSessionConfig, SandboxMode
 from stagedoor.agents.codex.sessions import COVERED, Leftovers
+from tests.leftovers import MOUNT_POINTS
 
 
 def test_only_what_was_not_there_and_is_empty_goes(tmp_path: Path) -> None:
@@ -38,3 +39,7 @@ def test_without_a_sandbox_nothing_is_touched(tmp_path: Path, config: CodexSessi
         (tmp_path / name).mkdir()
     leftovers.sweep()
     assert {path.name for path in tmp_path.iterdir()} == set(COVERED)
+
+
+def test_the_tests_clear_away_the_same_folders() -> None:
+    assert MOUNT_POINTS == COVERED

@@ -101,7 +101,7 @@ def test_a_mode_that_the_agent_does_not_have_stops_the_session_before_the_prompt
 
 def test_a_missing_program_says_how_to_install_it(workspace: Path) -> None:
     agent = AcpAgent(command=["no-such-agent", "--acp"], install="npm i -g no-such-agent")
-    with pytest.raises(NotInstalled, match=r"no-such-agent was not found; .*Install it with: npm i -g no-such-agent"):
+    with pytest.raises(NotInstalled, match=r"no-such-agent was not found\. Install it with: npm i -g no-such-agent "):
         run(agent, "x", cwd=workspace, tier="autonomous")
 
 

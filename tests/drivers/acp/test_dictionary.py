@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 import pytest
 
 from stagedoor.agents.acp.events import RequestFailed
 from stagedoor.agents.acp.protocol import AcpProtocol
+from stagedoor.agents.acp.updates import KnownUpdate
 from stagedoor.drivers.acp.agent import MANNER
-from stagedoor.drivers.acp.dictionary import AcpDictionary, reason_of
+from stagedoor.drivers.acp.dictionary import BY_UPDATE, AcpDictionary
+from stagedoor.drivers.acp.turn_parts import reason_of
 from stagedoor.unified.events import Error, Event, Notice, ToolResult, ToolUse, TurnCompleted
 
 
@@ -192,3 +194,7 @@ def test_a_call_is_told_when_it_is_known(name: str) -> None:
         else (event.name, event.status, event.output, event.exit_code)
         for event in events
     ] == expected
+
+
+def test_every_update_has_a_translation() -> None:
+    assert set(BY_UPDATE) == set(get_args(KnownUpdate))

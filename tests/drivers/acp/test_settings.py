@@ -56,6 +56,7 @@ def test_settings_are_chosen_at_the_start_and_while_it_runs(tmp_path: Path) -> N
             assert (tmp_path / "a.txt").read_text() == "x\n"
             for name, value, message in (
                 ("mode", "nope", "mode has no value 'nope'; choose one of ask, auto_edit, auto, plan"),
+                ("model", "nope", r"^unknown model 'nope'\. Available: understudy, understudy-mini$"),
                 ("colour", "red", "there is no setting 'colour' here; there is: mode, model, effort"),
             ):
                 with pytest.raises(BadRequest, match=message):

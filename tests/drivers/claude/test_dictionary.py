@@ -39,6 +39,7 @@ from stagedoor.unified.events import (
     UsageReport,
 )
 from stagedoor.unified.grammar import Grammar
+from stagedoor.unified.settings import QuotaWindow
 from stagedoor.wire.jsonl import LineBuffer
 
 TRANSCRIPTS = Path(__file__).parents[2] / "transcripts" / "claude-2.1.197"
@@ -550,3 +551,48 @@ def test_a_question_in_our_words() -> None:
         choices=["allow_once", "allow_always", "reject_once"],
         parent_tool_use_id="parent",
     )
+
+
+FIVE_HOURS = {"resetsAt": 1794999999, "rateLimitType": "five_hour", "utilization": 0.91, "surpassedThreshold": 0.9}
+"""As Claude Code 2.1.197 wrote it for a subscription whose model had said so."""
+LIMITS: list[tuple[dict[str, Any], list[Event], list[QuotaWindow]]] = [
+    ({"status": "allowed", "isUsingOverage": False}, [], []),
+    (
+        {"status": "allowed_warning", **FIVE_HOURS},
+        [Notice(level="warning", code="rate_limit", message="The rate limit is near (5 hours): 91% used")],
+        [QuotaWindow(name="5 hours", used_percent=91, resets_at=1794999999000)],
+    ),
+    (
+        {"status": "allowed", "rateLimitType": "seven_day", "utilization": 0.355},
+        [],
+        [
+            QuotaWindow(name="5 hours", used_percent=91, resets_at=1794999999000),
+            QuotaWindow(name="7 days", used_percent=35.5),
+        ],
+    ),
+    (
+        {"status": "rejected", **FIVE_HOURS, "utilization": 1},
+        [Notice(level="warning", code="rate_limit", message="The rate limit is reached (5 hours): 100% used")],
+        [
+            QuotaWindow(name="5 hours", used_percent=100, resets_at=1794999999000),
+            QuotaWindow(name="7 days", used_percent=35.5),
+        ],
+    ),
+    (
+        {"status": "rejected", "rateLimitType": "a_new_one", "utilization": "much", "resetsAt": "soon"},
+        [Notice(level="warning", code="rate_limit", message="The rate limit is reached (a new one)")],
+        [
+            QuotaWindow(name="5 hours", used_percent=100, resets_at=1794999999000),
+            QuotaWindow(name="7 days", used_percent=35.5),
+        ],
+    ),
+]
+
+
+def test_limits_of_a_subscription_are_told() -> None:
+    """Each event speaks of one window; what was said of the others stays."""
+    dictionary = ClaudeDictionary(prompted=True)
+    for limit, events, quotas in LIMITS:
+        [native] = ClaudeProtocol().receive(line(type="rate_limit_event", rate_limit_info=limit))
+        assert dictionary.translate(native) == events
+        assert list(dictionary.report.quotas) == quotas

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import tomllib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,27 @@ import pytest
 import stagedoor
 from stagedoor import catalog
 from stagedoor.agents.acp.events import ExtensionNotification
+from stagedoor.agents.acp.requests import ReadTextFile
 from stagedoor.agents.acp.responses import PromptResponse
-from stagedoor.agents.acp.updates import AgentMessageChunk, SessionUpdate, TextContent
+from stagedoor.agents.acp.updates import AcpToolCall, AgentMessageChunk, SessionUpdate, TextContent, ToolCallUpdate
+from stagedoor.drivers.acp.questions import AcpQuestions
+from stagedoor.drivers.codex.withholding import lists_of as codex_lists
 from stagedoor.drivers.copilot import opening as copilot
 from stagedoor.drivers.copilot.dictionary import CopilotDictionary
 from stagedoor.drivers.copilot.session import CopilotSession
+from stagedoor.drivers.gemini.rules import lists_of as gemini_lists
 from stagedoor.drivers.kimi import opening as kimi
+from stagedoor.drivers.kimi.dictionary import KimiDictionary
+from stagedoor.drivers.kimi.rights import lists_of
 from stagedoor.drivers.qwen import opening as qwen
+from stagedoor.drivers.qwen.rights import lists_of as qwen_lists
 from stagedoor.errors import NotSupported, UntrustedProject
-from stagedoor.unified.events import Text, TurnCompleted
+from stagedoor.permissions.policy import Policy, built_in
+from stagedoor.permissions.rules import Rule
+from stagedoor.unified.decisions import Deny
+from stagedoor.unified.events import PermissionRequest, Text, TurnCompleted
 from stagedoor.unified.options import Options
+from stagedoor.unified.tool_lists import ToolLists
 from stagedoor.wire.stamps import Stamp, mark
 
 
@@ -93,6 +104,18 @@ def test_qwen_ends_a_turn_of_its_own() -> None:
         for event in events
         if isinstance(event, stagedoor.Notice | Text | TurnCompleted)
     ] == ["Done.", "success", 'Background shell "make" completed.', "It is made.", "success"]
+
+
+def test_qwen_says_what_ended_a_command() -> None:
+    """Its terminal may hang up on a command; it then sends a failure without a word, and an exit code of 0."""
+    dictionary = catalog.agent("qwen").drivers["acp"].dictionary()
+    call = AcpToolCall("c", title="touch x", kind="execute", status="pending", raw_input={"command": "touch x"})
+    shown = msgspec.Raw(b'{"type":"content","content":{"type":"text","text":"Command: touch x\\nSignal: 1"}}')
+    ended = {"type": "shell_result", "output": "", "exitCode": 0, "signal": 1, "outcome": "failed"}
+    update = ToolCallUpdate("c", status="failed", content=[shown], raw_output=ended)
+    events = [event for native in (call, update) for event in dictionary.translate(SessionUpdate("s", native))]
+    [result] = [event for event in events if isinstance(event, stagedoor.ToolResult)]
+    assert (result.status, result.exit_code, result.output) == ("error", None, "Command terminated by signal: 1")
 
 
 @pytest.mark.parametrize(
@@ -292,6 +315,42 @@ def test_kimi_is_not_confined_where_its_files_are_written_through_us(place: Path
     with pytest.raises(NotSupported, match="use tier='autonomous' or tier='dry-run'"):
         kimi.check(options(place, tier="supervised", confine="workspace"))
     kimi.check(options(place, tier="autonomous", confine="workspace"))
+
+
+@pytest.mark.parametrize("policy", [None, Policy(default="deny")], ids=["none", "deny"])
+def test_a_policy_decides_about_what_kimi_reads_in_the_workspace(place: Path, policy: Policy | None) -> None:
+    asked: list[str] = []
+
+    async def ask(request: PermissionRequest) -> Deny:
+        asked.append(request.target)
+        return Deny("the policy forbids it")
+
+    async def main() -> str:
+        chosen, dictionary = options(place, tier="supervised", policy=policy), KimiDictionary()
+        plain = AcpQuestions(chosen, ask, dictionary, lists_of(chosen))
+        return await kimi.KimiQuestions(chosen, ask, dictionary, plain).authorize(ReadTextFile("s", path))
+
+    path = os.path.realpath(place / "workspace" / ".env")
+    why = asyncio.run(main())
+    assert (why, asked) == (("", []) if policy is None else ("the policy forbids it", [path]))
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini", "copilot", "qwen", "kimi"])
+def test_a_policy_takes_away_what_it_denies_and_the_agent_never_asks_about(agent: str) -> None:
+    lists_of_agent: dict[str, Callable[[Options], ToolLists]] = {
+        "codex": codex_lists, "gemini": gemini_lists, "copilot": copilot.lists_of, "qwen": qwen_lists, "kimi": lists_of,
+    }  # fmt: skip
+
+    def kinds(policy: Policy | None) -> set[str]:
+        chosen = Options(tier="autonomous", approval="ask", policy=policy)
+        return {tool.kind for tool in lists_of_agent[agent](chosen).withheld}
+
+    no_reading = Policy(rules=(Rule(action="deny", tool=("read_file",)),))
+    reading = {tool.kind for tool in catalog.agent(agent).tools if tool.control == "free" and tool.reaches}
+    assert reading <= kinds(Policy(default="deny"))
+    assert "read_file" in kinds(no_reading)
+    assert kinds(no_reading) <= {"read_file", "other"}  # a picture is read by a tool that we call other
+    assert [kinds(None), kinds(Policy(default="ask")), kinds(built_in(approval="ask"))] == [set(), set(), set()]
 
 
 # -------------------------------------------------------------------------------------------------- what they store

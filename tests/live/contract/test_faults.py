@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import stagedoor
+from stagedoor import catalog
+from stagedoor.drivers import offered_models
 from stagedoor.testing import context_overflow, cut, empty, half_emoji, http_error, say, stream_error
 
 pytestmark = pytest.mark.live
@@ -31,6 +33,7 @@ FAULTS: dict[str, Any] = {
 PART = ("HTTP 401", "cut connection")
 """What stands for all of them where a driver does not play everything."""
 LANES = 2
+BOUND = 300.0
 
 
 def test_faults(rig: Any, stage: Any, cases: Any, play: Any, expected: Any, plays_everything: bool) -> None:
@@ -91,7 +94,10 @@ def test_a_failed_first_turn_does_not_end_the_session(rig: Any, stage: Any, case
 
 
 @pytest.mark.usefixtures("of_the_program")
-def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: Any, expected: Any) -> None:
+def test_wrong_model_and_not_signed_in(
+    rig: Any, stage: Any, cases: Any, play: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offered_models, "PATIENCE", BOUND)  # some are started for it, and a busy machine is no fault
     scene = stage({"Hello": [http_error(404)]})
     scene.git("init", "-q")
 
@@ -114,6 +120,9 @@ def test_wrong_model_and_not_signed_in(rig: Any, stage: Any, cases: Any, play: A
             return
         assert turn.completed.status == "error", turn.describe()
         assert turn.errors[-1:] == [kind], turn.describe()
+        if "model" in options and catalog.agent(rig.agent).drivers[rig.driver].models is not None:
+            words = [event.message for event in turn if isinstance(event, stagedoor.Error)][-1]
+            assert words.startswith(f"unknown model {expected.wrong_model!r}. Available: "), words
 
     play(main)
     cases.settle()

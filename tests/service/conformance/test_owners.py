@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from stagedoor.errors import Fenced, SequenceConflict, StoreError
-from stagedoor.service.store import Append, Change, CommandDone, Fence, Forget, Query, Store, Sweep
-from stagedoor.service.views import Command
+from stagedoor.service.store import Append, Change, CommandDone, Fence, Forget, Query, Store, Sweep, Trim
+from stagedoor.service.views import Carried, Command
 from stagedoor.unified.decisions import Allow
 from tests.service.conformance.engines import MESSAGES, Engine, question, records, run, view, worker
 
@@ -60,6 +60,8 @@ FREE: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
     ("held by another whose lease is over", {"until": 500}, {}, True),
     ("held by another that is revoked", {"revoked": True}, {}, True),
     ("held by another that is draining", {"draining": True}, {}, False),
+    ("held by another that has come again since", {"again": "i2"}, {}, True),
+    ("held by another that has come again, and it needs that one", {"again": "i2", "needs": ("host",)}, {}, False),
     ("another one is wanted", {"until": 500}, {"session_id": "s2"}, False),
     ("it and no other is wanted", {"until": 500}, {"session_id": "s1"}, True),
     ("none is wanted", {"until": 500}, {"limit": 0}, False),
@@ -81,6 +83,8 @@ def test_what_may_be_claimed(
             await store.write(view(needs=needs))
             [before] = (await claimed(store, "w2", labels=needs)).values()
             flags = {name: owner[name] for name in ("draining", "revoked") if name in owner}
+            if "again" in owner:
+                await store.put_worker(worker("w2", owner["again"]))
             await store.renew("w2", "i1", owner.get("until", 1000))
             if flags:
                 await store.mark_worker("w2", **flags)
@@ -138,6 +142,39 @@ def test_a_worker_and_its_lease(engine: Engine) -> None:
             assert await store.put_worker(replace(row, incarnation="i3")) == revoked  # as it is, and not let in
             await store.put_worker(worker("a"))
             assert await store.workers() == [worker("a"), revoked]
+
+    run(main())
+
+
+def test_what_is_put_for_a_worker_waits_for_its_claim(engine: Engine) -> None:
+    async def main() -> None:
+        async with engine.parties(1) as [party]:
+            store = party.store
+            for name in ("w1", "w2"):
+                await store.put_worker(worker(name))
+            await store.write(view(worker="w2"))
+            assert await claimed(store, "w1") == {}
+            assert list(await claimed(store, "w2")) == ["s1"]
+
+    run(main())
+
+
+def test_an_answer_behind_a_fence(engine: Engine) -> None:
+    async def main() -> None:
+        async with engine.parties(2) as (old, new):
+            answer = question(1, open=False, decision=Allow(), by="client")
+            await old.store.write(view(), question(1))
+            await old.store.put_worker(worker("w1"))
+            [epoch] = (await claimed(old.store)).values()
+            await new.store.put_worker(worker("w1", "i2"))
+            [later] = (await claimed(new.store, "w1", "i2")).values()
+            for fence in (Fence("s1", epoch), Fence("no", later)):
+                with pytest.raises(Fenced):
+                    await old.store.answer(answer, fence=fence)
+            assert await new.store.question("s1:r1") == question(1)
+            assert await new.store.answer(answer, fence=Fence("s1", later))
+            assert not await new.store.answer(answer, fence=Fence("s1", later))
+            assert await old.store.question("s1:r1") == answer
 
     run(main())
 
@@ -274,21 +311,38 @@ def test_commands_and_their_outcomes(engine: Engine) -> None:
     run(main())
 
 
-def test_one_answer_with_its_command_and_no_other(engine: Engine) -> None:
+def test_one_answer_and_no_other(engine: Engine) -> None:
     async def main() -> None:
         async with engine.parties(2) as parties:
             await parties[0].store.write(view(), question(1))
             answers = [question(1, open=False, decision=Allow(), by="client", who=f"w{n}") for n in range(20)]
-            commands = [Command(id=f"c{n}", kind="answer", session_id="s1", at=n) for n in range(20)]
-            won = await asyncio.gather(
-                *(
-                    parties[at % 2].store.answer(answer, command)
-                    for at, (answer, command) in enumerate(zip(answers, commands, strict=True))
-                )
-            )
+            won = await asyncio.gather(*(parties[at % 2].store.answer(answer) for at, answer in enumerate(answers)))
             assert won.count(True) == 1
             for party in parties:
                 assert await party.store.question("s1:r1") == answers[won.index(True)]
-                assert await party.store.commands() == [commands[won.index(True)]]
+
+    run(main())
+
+
+@pytest.mark.parametrize("removal", [Forget("s1"), Trim("s1", 1)])
+def test_what_a_session_carries_is_its_owners_alone_and_goes_with_it(engine: Engine, removal: Change) -> None:
+    def carried(turn: int, session_id: str = "s1") -> Carried:
+        return Carried(session_id=session_id, turn=turn, at=turn * 10, body=bytes(range(256)) * turn)
+
+    async def main() -> None:
+        async with engine.parties(2) as (first, second):
+            await first.store.write(view(), view("s2"))
+            await first.store.put_worker(worker("w1"))
+            epochs = await claimed(first.store)
+            assert await second.store.carried("s1") is None
+            for turn in (1, 5, 2):
+                await first.store.write(Fence("s1", epochs["s1"]), carried(turn), carried(turn, "s2"))
+                assert await second.store.carried("s1") == carried(turn)
+            with pytest.raises(Fenced):
+                await second.store.write(Fence("s1", epochs["s1"] + 50), carried(9))
+            assert await first.store.carried("s1") == carried(2)
+            await first.store.write(removal)
+            assert await second.store.carried("s1") is None
+            assert await second.store.carried("s2") == carried(2, "s2")
 
     run(main())

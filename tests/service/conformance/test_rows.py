@@ -194,6 +194,23 @@ def test_trimming_leaves_the_last_record_and_says_where_it_begins(engine: Engine
     on(engine, main)
 
 
+def test_what_is_trimmed_together_keeps_its_place_among_the_rest(engine: Engine) -> None:
+    async def main(store: Store) -> None:
+        names = ("s1", "s2", "s3")
+        await store.write(
+            *(view(name, last_seq=10) for name in names), *(Append(name, records(1, 10)) for name in names)
+        )
+        await store.write(
+            Trim("s3", 2), Trim("s1", 4), Trim("s2", 6), Trim("s1", 3), Append("s1", records(11, 12)),
+            Trim("s1", 12), Forget("s2"), Trim("s3", 5), Trim("s2", 1),
+        )  # fmt: skip
+        stored = {name: await store.records(name, 0, 100) for name in names}
+        assert stored == {"s1": records(12, 12), "s2": [], "s3": records(5, 10)}
+        assert await store.session("s3") == view("s3", last_seq=10, first_seq=5)
+
+    on(engine, main)
+
+
 def test_nobody_takes_back_that_a_device_was_revoked(engine: Engine) -> None:
     """A door that has not heard of it puts the device as it knows it."""
 

@@ -298,7 +298,12 @@ describe("sessions and questions", () => {
 
   test("a deleted session leaves the list", async () => {
     const [store] = await opened();
+    server.answers["GET /api/sessions/s"] = view({ title: "Read before" });
+    server.socket("/ws").deliver({ method: "session_changed", params: { session_id: "s" } });
+    mock.timers.tick(60);
     server.socket("/ws").deliver({ method: "session_changed", params: { session_id: "s", deleted: true } });
+    assert.equal(store.sessions.has("s"), false);
+    await settled(); // what was on its way then
     assert.equal(store.sessions.has("s"), false);
   });
 

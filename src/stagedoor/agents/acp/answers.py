@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import shlex
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -151,13 +153,16 @@ class AcpAnswers:
         return AnswerElicitation(question.request_id, "accept", dict(filled))
 
     async def _service(self, question: AgentRequest) -> Command:
-        answer = await self._served(question)
+        try:
+            answer, failed = await self._served(question), True
+        except (NotServed, OutsideWorkspace, HostRefused) as refused:
+            answer, failed = RefuseRequest(question.request_id, str(refused) or "not allowed"), False
         refusal = answer.message if isinstance(answer, RefuseRequest) else ""
         match question:
             case ReadTextFile() | WriteTextFile():
-                self.report(FileServed(question, refusal))
+                self.report(FileServed(question, refusal, failed=failed and bool(refusal)))
             case CreateTerminal() if refusal:
-                self.report(TerminalServed(question, refusal=refusal))
+                self.report(TerminalServed(question, refusal=refusal, failed=failed))
             case _:
                 pass
         return answer
@@ -171,6 +176,8 @@ class AcpAnswers:
             return RefuseRequest(question.request_id, "Resource not found", RESOURCE_NOT_FOUND)
         except UnknownTerminal as error:
             return RefuseRequest(question.request_id, str(error), RESOURCE_NOT_FOUND)
+        except (NotServed, OutsideWorkspace, HostRefused):
+            raise
         except (
             Exception
         ) as error:  # the agent gets it as an answer; a failing file or command is no reason to end the session
@@ -188,8 +195,6 @@ class AcpAnswers:
             case WriteTextFile(path=path, content=content):
                 place = await asyncio.to_thread(self._files.locate, path)
                 await self._authorize(replace(question, path=str(place)))
-                if refusal := await self._refusal(question):
-                    raise PermissionError(refusal)
                 await asyncio.to_thread(self._files.check, place)
                 if not await write_hosted(self._config.host, str(place), content):
                     await asyncio.to_thread(self._files.write, place, content)
@@ -216,11 +221,6 @@ class AcpAnswers:
                 return {}
             case _:
                 raise NotImplementedError(f"{type(question).__name__} is not supported")
-
-    async def _refusal(self, question: WriteTextFile) -> str:
-        if self._config.allow_write is None:
-            return ""
-        return await run_callback(self._config.allow_write, question, timeout=self._config.permission_timeout)
 
     async def _authorize(self, question: ServedRequest) -> None:
         """Raises ``NotServed``. A callback that is broken lets nothing through."""
@@ -312,8 +312,8 @@ class Terminal:
 
 
 def argv_of(request: CreateTerminal) -> list[str]:
-    """The command in words. One that is a script in a single word is one for a shell."""
-    if not request.args and any(blank in request.command for blank in " \t|&;<>$`"):
+    """The command in words. One that is a script in a single word is one for a shell, which reads it as it is shown."""
+    if not request.args and shlex.quote(request.command) != request.command:
         return ["/bin/sh", "-c", request.command]
     return [request.command, *(request.args or ())]
 
@@ -390,7 +390,7 @@ class ServedFiles:
         if line is None and limit is None:
             return text
         first = max(0, (line or 1) - 1)
-        lines = text.splitlines(keepends=True)
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text)  # U+2028 and its like end no line, for editors neither
         return "".join(lines[first:] if limit is None else lines[first : first + limit])
 
     def check(self, place: Path) -> None:

@@ -28,6 +28,7 @@ from stagedoor.transports.relay import LIMIT
 from .answers import AcpAnswers
 from .commands import (
     AuthenticateRequest,
+    Call,
     ClientCapabilities,
     DeleteSessionRequest,
     ForkSessionRequest,
@@ -39,6 +40,7 @@ from .commands import (
 from .config import AcpProfile, AcpSessionConfig
 from .connection import Connection
 from .launch import launch
+from .protocol import Reply, method_of
 from .responses import (
     ForkSessionResponse,
     ListSessionsResponse,
@@ -65,8 +67,9 @@ class AcpClient:
 
     ``env`` takes the place of our own environment when given. ``sign_in`` is one of the agent's authentication methods,
     to be gone through at each start; agents that know their user already do not need it. Each session has its own
-    process, unless ``share_process`` is true; then all sessions open at a time live in one. ``confinement``: the agent
-    and all that it starts run in a sandbox of ours.
+    process, unless ``share_process`` is true; then all sessions open at a time live in one. ``start_timeout``: seconds
+    that it may take to say who it is; ``open_timeout``: to open a session, list them, or sign in. ``confinement``: the
+    agent and all that it starts run in a sandbox of ours.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class AcpClient:
         sign_in: str | None = None,
         share_process: bool = False,
         start_timeout: float = 120.0,
+        open_timeout: float = 600.0,
         quiet: float | None = None,
         confinement: Confinement | None = None,
     ) -> None:
@@ -91,6 +95,7 @@ class AcpClient:
         self._sign_in = sign_in
         self._share_process = share_process
         self._start_timeout = start_timeout
+        self._open_timeout = open_timeout
         self._quiet = quiet
         self._confinement = confinement
         if confinement is not None and (self._capabilities.write_files or self._capabilities.terminals):
@@ -142,7 +147,7 @@ class AcpClient:
     async def delete_session(self, session_id: str) -> None:
         connection = await self._connect()
         try:
-            await connection.request(DeleteSessionRequest(session_id))
+            await self._ask(connection, DeleteSessionRequest(session_id))
         except AgentRefused as refused:
             raise await self._explanation(connection, refused, session_id) from refused
         finally:
@@ -193,11 +198,21 @@ class AcpClient:
             f"session {session_id!r} not found: list the agent's sessions, or create one ({refused})"
         )
 
+    async def _ask(self, connection: Connection, command: Call) -> Reply:
+        try:
+            async with asyncio.timeout(self._open_timeout):
+                return await connection.request(command)
+        except TimeoutError:
+            method, seconds = method_of(command), f"{self._open_timeout:g} s"
+            raise LaunchError(
+                f"the agent did not answer {method} within {seconds}: start it by hand to see why"
+            ) from None
+
     async def _list(self, connection: Connection, cwd: str | UnsetType) -> list[SessionListing]:
         sessions: list[SessionListing] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await connection.request(ListSessionsRequest(cwd, cursor or UNSET))
+            page = await self._ask(connection, ListSessionsRequest(cwd, cursor or UNSET))
             if not isinstance(page, ListSessionsResponse):
                 raise RemoteProtocolError("the agent's answer to session/list is not a list of sessions")
             sessions += page.sessions
@@ -224,7 +239,7 @@ class AcpClient:
                 )
             elif not offered.load_session:
                 raise NotSupported("this agent can neither load nor resume a stored session")
-        opened = await connection.request(command)
+        opened = await self._ask(connection, command)
         answers = AcpAnswers(config, self._profile, self._cwd, self._env, connection.reply)
         match opened:
             case NewSessionResponse() | ForkSessionResponse() | LoadSessionResponse() | ResumeSessionResponse():
@@ -266,7 +281,7 @@ class AcpClient:
             )
             if self._sign_in is not None:
                 try:
-                    await connection.request(AuthenticateRequest(self._sign_in))
+                    await self._ask(connection, AuthenticateRequest(self._sign_in))
                 except BaseException:
                     await connection.stop()
                     raise

@@ -35,6 +35,7 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
     of commands; a prompt has to wait for that, at most so many seconds.
     ``missing_files_are_empty``: a missing file is answered as an empty one, because an error spoils creating it.
     ``broad_options``: permission options to choose only when there is no narrower one of the same kind.
+    ``begins_turns``: it works without a prompt, too; what it does then is not late.
     ``tool_list``: a request of its own that it answers with ``{tools: [{name, enabled}]}``.
     """
 
@@ -44,6 +45,7 @@ class AcpProfile(msgspec.Struct, frozen=True, kw_only=True):
     replays_after_load: float = 0.0
     missing_files_are_empty: bool = False
     broad_options: tuple[str, ...] = ()
+    begins_turns: bool = False
     tool_list: str = ""
 
     def tool_name(self, tool_call_id: str) -> str | None:
@@ -71,9 +73,6 @@ Elicit: TypeAlias = Callable[[CreateElicitation], Mapping[str, Any] | Awaitable[
 """Returns what the user filled in, or None to decline."""
 
 
-AllowWrite: TypeAlias = Callable[[WriteTextFile], Awaitable[str]]
-"""Why a file must not be written through us; empty: it may."""
-
 ServedRequest: TypeAlias = ReadTextFile | WriteTextFile | CreateTerminal
 Authorize: TypeAlias = Callable[[ServedRequest], Awaitable[str]]
 """Returns why this is not served; empty when it may be. Paths are real ones: links are followed."""
@@ -91,8 +90,7 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``can_use_tool`` decides about tool calls; each question has its own task, and a plain function its own thread.
     Without it, after ``permission_timeout`` seconds, or when it raises, the answer is a refusal. ``authorize`` decides
     about each file and terminal that we serve, wherever the file is; without it, all in the session's folders is served
-    and nothing else. ``allow_write`` is asked before a file is written through us; without it every one is. ``replay``:
-    a resumed session is played back first, where the agent offers both.
+    and nothing else. ``replay``: a resumed session is played back first, where the agent offers both.
     """
 
     mcp_servers: tuple[McpServer, ...] = ()
@@ -108,7 +106,6 @@ class AcpSessionConfig(msgspec.Struct, frozen=True, kw_only=True):
     can_use_tool: AskPermission | None = None
     permission_timeout: float | None = None
     elicit: Elicit | None = None
-    allow_write: AllowWrite | None = None
     authorize: Authorize | None = None
     host: Host | None = None
     """A client of ours with files and terminals of its own: they are used in place of ours, once it is decided that

@@ -249,16 +249,20 @@ class Connection:
         self._channels.pop(session_id, None)
         channel.relay.close()
 
-    def abandon(self, session_id: str) -> None:
-        """For finalizers: as :meth:`leave`, waiting for nothing."""
-        channel = self._channels.pop(session_id, None)
-        if channel is not None:
-            channel.answers.abandon()
-        if not self._channels:
+    def abandon(self, session_id: str, channel: Channel) -> None:
+        """For finalizers: as :meth:`leave`, waiting for nothing. The session may be open here again by now, with a
+        channel of its own: that one is somebody else's."""
+        if self._channels.get(session_id) is not channel:
+            return
+        del self._channels[session_id]
+        channel.answers.abandon()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: then nobody waits for room
+            channel.relay.close()
+        if self.idle:
             self.process.abandon()
 
-    def abandon_with(self, owner: object, session_id: str) -> None:
-        weakref.finalize(owner, self.abandon, session_id).atexit = False
+    def abandon_with(self, owner: object, session_id: str, channel: Channel) -> None:
+        weakref.finalize(owner, self.abandon, session_id, channel).atexit = False
 
     async def stop(self) -> None:
         """Stop the process by its ladder; what it still sends is published."""
@@ -298,8 +302,7 @@ class Connection:
             last: list[tuple[bytes, Event]] = [(b"", event) for event in self.protocol.receive_eof()]
             exited = await self.process.exited()
             end: list[tuple[bytes, Event]] = [(b"", exited)]
-            # Why it ended comes before what remained undone because of it.
-            await self._publish([*end, *last] if exited.guard_was_killed else [*last, *end])
+            await self._publish([*end, *last])  # why it ended comes before what remained undone because of it
         finally:
             self._ended = True
             for channel in self._channels.values():

@@ -56,10 +56,12 @@ class RequestDeclined(Stamped, frozen=True):
 
 
 class FileServed(Stamped, frozen=True):
-    """We have read or written a file for the agent, or not: ``refusal`` says why."""
+    """We have read or written a file for the agent, or not: ``refusal`` says why. ``failed``: it was allowed, and could
+    not be done."""
 
     request: FileRequest
     refusal: str = ""
+    failed: bool = False
 
     @property
     def session_id(self) -> str:
@@ -76,13 +78,15 @@ class ModelFailed(Stamped, frozen=True):
 
 
 class TerminalServed(Stamped, frozen=True):
-    """A command that we ran for the agent has ended (``code`` is negative for a signal), or was ``refusal``-ed."""
+    """A command that we ran for the agent has ended (``code`` is negative for a signal), or did not begin: ``refusal``
+    says why. ``failed``: it was allowed, and could not be started."""
 
     request: CreateTerminal
     terminal_id: str = ""
     output: str = ""
     code: int | None = None
     refusal: str = ""
+    failed: bool = False
 
     @property
     def session_id(self) -> str:

@@ -10,7 +10,17 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 import msgspec
 
 from stagedoor.errors import LocalProtocolError, NotSupported
-from stagedoor.wire.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Id, Notification, Peer, Request, Response, parse
+from stagedoor.wire.jsonrpc import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    Id,
+    Notification,
+    Peer,
+    Request,
+    Response,
+    messages_in,
+    parse,
+)
 from stagedoor.wire.shapes import UnknownMessage, decode_or_reason, decode_question, repaired
 
 from .command_decoder import answer_in, command_in
@@ -54,6 +64,7 @@ from .requests import (
     REQUESTS,
     AgentRequest,
     CreateElicitation,
+    CreateTerminal,
     ReadTextFile,
     RequestPermission,
     WriteTextFile,
@@ -95,6 +106,11 @@ WITHOUT_MEANING = frozenset({"auth/status_update"})
 """Notifications of the unstable schema that say nothing of a conversation."""
 REFUSED = frozenset({"mcp/message"})
 """Requests of the unstable schema for what we never offer; any other unknown request is refused, too."""
+_LONGEST_ID = 20
+"""Digits; longer ones are none of ours, and Python does not read any number of them."""
+_IN_TURNS = (RequestPermission, CreateElicitation, ReadTextFile, WriteTextFile, CreateTerminal)
+"""What an agent may ask for only while it works on a prompt: else nobody would know what it is for, nor who reads it.
+"""
 CANCELLED: dict[str, Any] = {"outcome": {"outcome": "cancelled"}}
 _CONVERSATION: frozenset[type] = frozenset(get_args(ConversationUpdate))
 
@@ -147,6 +163,7 @@ class AcpProtocol:
         self._calls: dict[Id, tuple[str, str]] = {}  # method, session
         self._questions: dict[Id, AgentRequest] = {}
         self._turns: dict[str, Id] = {}
+        self._prompted: set[str] = set()
         self._replaying: set[str] = set()
         self._opened: set[str] = set()
         self._withdrawn: list[Event] = []
@@ -184,7 +201,7 @@ class AcpProtocol:
         """Queue a request and return the number its answer will carry."""
         self._permit(command)
         self._listening = False
-        method = command.method if isinstance(command, ListToolsRequest) else METHODS[type(command)]
+        method = method_of(command)
         session_id: str = getattr(command, "session_id", "")
         number = self._peer.call(method, self._params(command))
         self._remember_call(number, method, session_id)
@@ -227,6 +244,11 @@ class AcpProtocol:
     # ---------------------------------------------------------------------------------------------- messages
 
     def receive(self, message: bytes) -> list[Event]:
+        if message.startswith(b"{"):
+            return self._received(message)
+        return [event for one in messages_in(message) for event in self._received(one)]
+
+    def _received(self, message: bytes) -> list[Event]:
         events = self._withdrawn
         self._withdrawn = []
         try:
@@ -242,7 +264,7 @@ class AcpProtocol:
             case UnknownMessage(why=why):
                 events.append(UnknownMessage(message, why))
             case Request() as request:
-                events.append(self._question(message, request))
+                events += self._question(message, request)
             case Response() as response:
                 events += self._answered(message, response)
         return events
@@ -289,8 +311,23 @@ class AcpProtocol:
         prefix = self.profile.mode_prefix
         if prefix is not None and isinstance(update, AgentMessageChunk) and update.text.startswith(prefix):
             update = CurrentModeUpdate(update.text.removeprefix(prefix).strip())
-        replayed = type(update) in _CONVERSATION and self._is_replay(session_id)
-        return SessionUpdate(session_id, update, replayed)
+        if type(update) not in _CONVERSATION:
+            return SessionUpdate(session_id, update)
+        if session_id in self._turns and session_id in self._opened and session_id not in self._replaying:
+            return SessionUpdate(session_id, update)  # the bulk of a stream
+        replayed = self._is_replay(session_id)
+        return SessionUpdate(session_id, update, replayed, late=not replayed and self._rests(session_id))
+
+    def _rests(self, session_id: str) -> bool:
+        """Whether the agent has answered every prompt of this session, and there was one."""
+        if session_id in self._turns or self.profile.begins_turns or session_id not in self._prompted:
+            return False
+        return ("session/prompt", session_id) not in self._calls.values()
+
+    def _is_idle(self, session_id: str) -> bool:
+        """Whether nothing may be asked for in this session now. An unknown one is a part of another's turn."""
+        known = session_id in self._opened or session_id in self._prompted
+        return self._rests(session_id) if known or not self._prompted else all(map(self._rests, self._prompted))
 
     def _is_replay(self, session_id: str) -> bool:
         if session_id in self._replaying:
@@ -307,28 +344,48 @@ class AcpProtocol:
         self._peer.refuse(request_id, -32800, "Request cancelled")
         return [RequestWithdrawn(question, "the agent cancelled it")]
 
-    def _question(self, message: bytes, request: Request) -> Event:
+    def _question(self, message: bytes, request: Request) -> list[Event]:
         decoder = _REQUEST_DECODERS.get(request.method)
         if decoder is None:
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
-            return UnknownMessage(message, f"unknown request {request.method!r}")
+            return [UnknownMessage(message, f"unknown request {request.method!r}")]
         decoded = decode_question(decoder, request.params)
         if isinstance(decoded, str):
             self._peer.refuse(request.id, INVALID_PARAMS, decoded)
-            return UnknownMessage(message, f"{request.method}: {decoded}")
+            return [UnknownMessage(message, f"{request.method}: {decoded}")]
         question = msgspec.structs.replace(decoded, request_id=request.id)
+        if not self._listening and (first := self._questions.pop(request.id, None)) is not None:
+            # The answer to the one would be taken for the answer to the other.
+            self._refuse(first)
+            why = f"{request.method}: the agent asked under the id of a question that was still open"
+            return [RequestWithdrawn(first, why), UnknownMessage(message, why)]
         if not self._listening and not offers(self.capabilities, question):
             if isinstance(question, WriteTextFile) and self.profile.undeclared_writes_are_echoes:
                 self._peer.answer(request.id, {})
-                return RequestDeclined(question, "the agent had already written this file")
+                return [RequestDeclined(question, "the agent had already written this file")]
             self._peer.refuse(request.id, METHOD_NOT_FOUND, f"{request.method} was not offered")
-            return RequestDeclined(question, "not offered")
+            return [RequestDeclined(question, "not offered")]
+        if not self._listening and isinstance(question, _IN_TURNS) and self._is_idle(question.session_id):
+            self._refuse(question)
+            return [RequestDeclined(question, f"the agent asked for {request.method} while no turn was running")]
         self._questions[request.id] = question
-        return question
+        return [question]
 
     # ------------------------------------------------------------------------------------- answers to our requests
 
+    def _number(self, response: Response) -> Id:
+        """The number of our request that is answered. Some give it back as text, and name none where they could not
+        read what we said: that was the only request they have."""
+        number = response.id
+        if isinstance(number, str) and number.isdecimal() and len(number) < _LONGEST_ID and int(number) in self._calls:
+            return int(number)
+        if number is None and response.fault is not None and len(self._calls) == 1:
+            return next(iter(self._calls))
+        return number
+
     def _answered(self, message: bytes, response: Response) -> list[Event]:
+        if response.id not in self._calls:
+            response = msgspec.structs.replace(response, id=self._number(response))
         self._peer.settle(response)
         call = self._calls.pop(response.id, None)
         if call is None and not self._listening:
@@ -396,6 +453,7 @@ class AcpProtocol:
             self._opened.add(session_id)
         elif method == "session/prompt":
             self._turns[session_id] = number
+            self._prompted.add(session_id)
             self._replaying.discard(session_id)
 
     def _params(self, command: Call) -> object:
@@ -439,14 +497,17 @@ class AcpProtocol:
                 continue
             del self._questions[request_id]
             withdrawn.append(RequestWithdrawn(question, why))
-            match question:
-                case RequestPermission():
-                    self._peer.answer(request_id, CANCELLED)
-                case CreateElicitation():
-                    self._peer.answer(request_id, {"action": "cancel"})
-                case _:
-                    self._peer.refuse(request_id, -32800, "Request cancelled")
+            self._refuse(question)
         return withdrawn
+
+    def _refuse(self, question: AgentRequest) -> None:
+        match question:
+            case RequestPermission(request_id=request_id):
+                self._peer.answer(request_id, CANCELLED)
+            case CreateElicitation(request_id=request_id):
+                self._peer.answer(request_id, {"action": "cancel"})
+            case _:
+                self._peer.refuse(question.request_id, -32800, "Request cancelled")
 
     def _answer_permission(self, answer: AnswerPermissionRequest) -> None:
         question = self._take(answer.request_id, RequestPermission)
@@ -472,6 +533,10 @@ class AcpProtocol:
             raise LocalProtocolError(f"this request is a {type(question).__name__}: it needs another kind of answer")
         del self._questions[request_id]
         return cast("Question", question)
+
+
+def method_of(command: Call) -> str:
+    return command.method if isinstance(command, ListToolsRequest) else METHODS[type(command)]
 
 
 def offers(capabilities: ClientCapabilities, question: AgentRequest) -> bool:

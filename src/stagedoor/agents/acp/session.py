@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stagedoor.errors import AgentRefused, LocalProtocolError, NotSupported, SessionEnded, StagedoorError
+from stagedoor.errors import AgentRefused, LocalProtocolError, NotSupported, SessionEnded, StagedoorError, unknown_model
 from stagedoor.transports.relay import Reader
 from stagedoor.transports.tasks import TaskOwner
 
@@ -26,7 +26,7 @@ from .commands import (
 )
 from .connection import Channel, Connection
 from .events import Event, ModelFailed, Unanswered
-from .protocol import Reply
+from .protocol import Reply, method_of
 from .responses import (
     ConfigOption,
     InitializeResponse,
@@ -41,6 +41,9 @@ from .updates import KnownBlock, TextContent
 
 PATIENCE = 10.0
 """How long a cancelled turn may take to end, and the agent to confirm that a session is closed."""
+
+ANSWERED_WITHIN = 120.0
+"""How long the agent may take to change a setting of a session."""
 
 EFFORTS = ("effort", "reasoning_effort", "thought_level", "thinking")
 """Ids of options without a category that say how much the model thinks."""
@@ -60,7 +63,7 @@ class AcpSession:
         self._closing: asyncio.Task[None] | None = None
         self.tools: tuple[str, ...] = ()
         """What its model is offered, where the agent has told."""
-        connection.abandon_with(self, session_id)
+        connection.abandon_with(self, session_id, channel)
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -286,7 +289,12 @@ class AcpSession:
 
     async def _request(self, command: Call) -> Reply:
         self._alive()
-        return await self._connection.request(command)
+        try:
+            async with asyncio.timeout(ANSWERED_WITHIN):
+                return await self._connection.request(command)
+        except TimeoutError:
+            words = f"the agent did not answer {method_of(command)} within {ANSWERED_WITHIN:g} s"
+            raise AgentRefused(f"{words}: interrupt its turn, or open the session again") from None
 
     async def _start(self, command: Call) -> asyncio.Future[Reply]:
         self._alive()
@@ -323,5 +331,4 @@ async def _batches(
 
 
 def _unknown_model(model_id: str, offered: Sequence[str]) -> LocalProtocolError:
-    few = ", ".join(offered[:20]) + (" …" if len(offered) > 20 else "")
-    return LocalProtocolError(f"unknown model {model_id!r}. Available: {few}")
+    return LocalProtocolError(unknown_model(model_id, offered))

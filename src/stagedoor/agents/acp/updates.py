@@ -14,7 +14,9 @@ from stagedoor.wire.stamps import Stamped
 from .responses import ConfigOption
 
 
-class TextContent(msgspec.Struct, frozen=True, tag_field="type", tag="text", rename="camel", omit_defaults=True):
+class TextContent(
+    msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text", rename="camel", omit_defaults=True
+):
     text: str
     annotations: dict[str, Any] | None = None
 
@@ -90,7 +92,13 @@ def block(raw: msgspec.Raw) -> ContentBlock:
 
 def text_of(raw: msgspec.Raw) -> str:
     """The text of a block; empty for a picture, a sound, or a kind of block that is new to us."""
-    match block(raw):
+    content = block(raw)
+    return content.text if type(content) is TextContent else words_in(content)
+
+
+def words_in(content: ContentBlock) -> str:
+    """The same of a block that is decoded already."""
+    match content:
         case TextContent(text=text):
             return text
         case EmbeddedResource(resource=Resource(text=str(text))):
@@ -99,7 +107,7 @@ def text_of(raw: msgspec.Raw) -> str:
             return ""
 
 
-class Content(msgspec.Struct, frozen=True, tag_field="type", tag="content"):
+class Content(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="content"):
     """A content block shown inside a tool call."""
 
     content: msgspec.Raw
@@ -134,12 +142,22 @@ ToolCallContent: TypeAlias = KnownToolContent | UnknownMessage
 TOOL_CONTENT: Shapes[KnownToolContent] = Shapes({"content": Content, "diff": DiffContent, "terminal": TerminalContent})
 
 
+_KNOWN_CONTENT: msgspec.json.Decoder[KnownToolContent] = msgspec.json.Decoder(KnownToolContent)
+
+
 def tool_contents(raw: list[msgspec.Raw] | None) -> list[ToolCallContent]:
-    return [TOOL_CONTENT.decode(bytes(content)) for content in raw or ()]
+    return [_tool_content(content) for content in raw] if raw else []
+
+
+def _tool_content(raw: msgspec.Raw) -> ToolCallContent:
+    try:
+        return _KNOWN_CONTENT.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return TOOL_CONTENT.decode(bytes(raw))  # which repairs what can be repaired
 
 
 class UserMessageChunk(
-    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="user_message_chunk"
+    msgspec.Struct, frozen=True, gc=False, rename="camel", tag_field="sessionUpdate", tag="user_message_chunk"
 ):
     """What the user wrote: replayed with a stored conversation, or echoed."""
 
@@ -156,7 +174,7 @@ class UserMessageChunk(
 
 
 class AgentMessageChunk(
-    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="agent_message_chunk"
+    msgspec.Struct, frozen=True, gc=False, rename="camel", tag_field="sessionUpdate", tag="agent_message_chunk"
 ):
     """A piece of the answer."""
 
@@ -174,7 +192,7 @@ class AgentMessageChunk(
 
 
 class AgentThoughtChunk(
-    msgspec.Struct, frozen=True, rename="camel", tag_field="sessionUpdate", tag="agent_thought_chunk"
+    msgspec.Struct, frozen=True, gc=False, rename="camel", tag_field="sessionUpdate", tag="agent_thought_chunk"
 ):
     """A piece of reasoning."""
 
@@ -191,7 +209,7 @@ class AgentThoughtChunk(
         return text_of(self.content)
 
 
-class ToolCallLocation(msgspec.Struct, frozen=True):
+class ToolCallLocation(msgspec.Struct, frozen=True, gc=False):
     path: str
     line: int | None = None
 
@@ -402,9 +420,11 @@ ConversationUpdate: TypeAlias = (
 """What a conversation consists of, and what is replayed of it; the other updates report the present state."""
 
 
-class SessionUpdate(Stamped, frozen=True):
-    """The agent reports. ``replayed``: it is part of a stored conversation being loaded, not of a running turn."""
+class SessionUpdate(Stamped, frozen=True, gc=False):
+    """The agent reports. ``replayed``: it is part of a stored conversation being loaded, not of a running turn.
+    ``late``: the turn that it belonged to is over."""
 
     session_id: str
     update: KnownUpdate
     replayed: bool = False
+    late: bool = False

@@ -23,11 +23,11 @@ class ClaudeUsage(msgspec.Struct, frozen=True, gc=False):
 # --------------------------------------------------------------------------------------------------- content blocks
 
 
-class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+class TextBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text"):
     text: str
 
 
-class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
+class ThinkingBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="thinking"):
     thinking: str
     signature: str | None = None
 
@@ -36,7 +36,7 @@ class RedactedThinkingBlock(msgspec.Struct, frozen=True):
     data: str = ""
 
 
-class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+class ToolUseBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool_use"):
     id: str
     name: str
     input: dict[str, Any] = {}
@@ -50,7 +50,7 @@ class ServerToolUseBlock(msgspec.Struct, frozen=True):
     input: dict[str, Any] = {}
 
 
-class ToolResultBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_result"):
+class ToolResultBlock(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="tool_result"):
     tool_use_id: str
     content: str | list[msgspec.Raw] | None = None
     is_error: bool | None = None

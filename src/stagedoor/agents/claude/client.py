@@ -169,7 +169,7 @@ class ClaudeClient:
         try:
             registration = initialize(config)
             if registration is not None:
-                await exchange.request(registration)
+                exchange.introduction = await exchange.request(registration)
             for server in (*((PERMISSION_SERVER,) if config.delegates else ()), *config.awaited_servers):
                 await _wait_for_server(exchange, server)
             if prompt is None:

@@ -162,7 +162,7 @@ class TurnSettled(Stamped, frozen=True, kw_only=True):
 # ------------------------------------------------------------------ beside the conversation: retries, hooks, compaction
 
 
-class SystemStatus(Stamped, frozen=True, kw_only=True):
+class SystemStatus(Stamped, frozen=True, kw_only=True, gc=False):
     """``requesting`` before an API call, ``compacting``, or a change of the permission mode."""
 
     status: str | None = None

@@ -58,12 +58,6 @@ _FREQUENT: tuple[tuple[bytes, Callable[[bytes], Event]], ...] = (
 """The bulk of a stream, which changes nothing in who waits for whom: decoded without a detour."""
 
 
-_TURN = frozenset(
-    {SystemInit, TaskStarted, TaskUpdated, SystemStatus, TaskNotification, ClaudeResult, SessionStateChanged}
-)
-"""What tells whether a turn is over."""
-
-
 class ClaudeProtocol:
     """One conversation. Questions stay open until answered, cancelled by the agent, or cut off by the end."""
 
@@ -108,7 +102,10 @@ class ClaudeProtocol:
             self._questions.pop(event.request_id, None)
         else:
             self.session_id = event.session_id or self.session_id
-        end = self.turn.observe(event) if type(event) in _TURN else None
+        judge = _TURN.get(type(event))
+        if judge is None:
+            return [event]
+        end = judge(self.turn, event)
         self.turn_id = self.turn.number
         return [event] if end is None else [event, end]
 
@@ -280,35 +277,34 @@ class ClaudeTurn:
         self.number += not self._running
         self._running = True
 
-    def observe(self, event: Event) -> TurnSettled | None:
-        """Take note of one event; the judgement, when this event ends the turn."""
-        match event:
-            case SystemStatus():  # first: the most frequent
-                if event.status == "requesting":
-                    for task_id in self._ended_tasks:
-                        self._tasks.pop(task_id, None)
-                    self._ended_tasks.clear()
-            case SystemInit():
-                self.begin()  # a prompt that had waited for the end of the turn before
-            case TaskStarted():
-                self._tasks[event.task_id] = None
-            case TaskUpdated() if event.patch.end_time is not None:
-                self._ended_tasks.add(event.task_id)
-            case TaskNotification():
-                self._tasks.pop(event.task_id, None)
-            case ClaudeResult():
-                self._result = event
-                if not self._state_events:
-                    return self._settle()
-            case SessionStateChanged():
-                self._state_events = True
-                if event.state == "running":
-                    self.begin()
-                elif event.state == "idle":
-                    return self._settle()
-            case _:
-                pass
-        return None
+    def status(self, event: SystemStatus) -> None:
+        if self._ended_tasks and event.status == "requesting":
+            for task_id in self._ended_tasks:
+                self._tasks.pop(task_id, None)
+            self._ended_tasks.clear()
+
+    def init(self, event: SystemInit) -> None:
+        self.begin()  # a prompt that had waited for the end of the turn before
+
+    def task_started(self, event: TaskStarted) -> None:
+        self._tasks[event.task_id] = None
+
+    def task_updated(self, event: TaskUpdated) -> None:
+        if event.patch.end_time is not None:
+            self._ended_tasks.add(event.task_id)
+
+    def task_notified(self, event: TaskNotification) -> None:
+        self._tasks.pop(event.task_id, None)
+
+    def result(self, event: ClaudeResult) -> TurnSettled | None:
+        self._result = event
+        return None if self._state_events else self._settle()
+
+    def state_changed(self, event: SessionStateChanged) -> TurnSettled | None:
+        self._state_events = True
+        if event.state == "running":
+            self.begin()
+        return self._settle() if event.state == "idle" else None
 
     def end(self) -> TurnSettled | None:
         """The stream ended: whatever ran is over, and no task will ever report."""
@@ -323,6 +319,18 @@ class ClaudeTurn:
     def _close(self, unfinished: tuple[str, ...] = ()) -> TurnSettled:
         result, self._running, self._result = self._result, False, None
         return TurnSettled(result=result, unfinished=unfinished)
+
+
+_TURN: dict[type, Callable[[ClaudeTurn, Any], TurnSettled | None]] = {
+    SystemStatus: ClaudeTurn.status,
+    SystemInit: ClaudeTurn.init,
+    TaskStarted: ClaudeTurn.task_started,
+    TaskUpdated: ClaudeTurn.task_updated,
+    TaskNotification: ClaudeTurn.task_notified,
+    ClaudeResult: ClaudeTurn.result,
+    SessionStateChanged: ClaudeTurn.state_changed,
+}
+"""What tells whether a turn is over, and the judgement when it is."""
 
 
 # ------------------------------------------------------ a host's lines in a recording, read back into its commands

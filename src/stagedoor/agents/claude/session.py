@@ -9,6 +9,8 @@ import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ...errors import AgentRefused, ProcessExited, SessionEnded
 from ...transports.conversation import Conversation
 from ...transports.launch import Exited, Stalled
@@ -20,6 +22,7 @@ from ...wire.stamps import Stamp
 from .answers import ClaudeAnswers, Delegate
 from .commands import (
     AnswerCanUseTool,
+    ClaudeInitialize,
     ClaudeInterrupt,
     ClaudePrompt,
     ClaudeSetModel,
@@ -73,6 +76,16 @@ LAST_EVENTS_PATIENCE = 2.0
 ENDED = "this session has ended; resume it by its id to continue"
 _BULK = frozenset({StreamEvent, User, ThinkingTokens, SystemStatus})
 """What nobody here waits for."""
+
+
+class _OfferedModel(msgspec.Struct, frozen=True):
+    value: str = ""
+
+
+class _Introduction(msgspec.Struct, frozen=True):
+    """What is read of the answer to ``initialize``."""
+
+    models: list[_OfferedModel] = []
 
 
 class ClaudeSession:
@@ -177,6 +190,16 @@ class ClaudeSession:
         """Any control request; returns its answer. Raises ``AgentRefused`` with Claude Code's own words."""
         return await self._exchange.request(request)
 
+    async def models(self) -> list[str]:
+        """The names of models that Claude Code offers; its provider may know others."""
+        if self._exchange.introduction is None:  # else a second one would register nothing in the place of our hooks
+            self._exchange.introduction = await self.request(ClaudeInitialize())
+        try:
+            offered = msgspec.convert(self._exchange.introduction, _Introduction).models
+        except msgspec.ValidationError:
+            return []
+        return [model.value for model in offered if model.value]
+
     async def set_permission_mode(self, mode: ClaudePermissionMode) -> None:
         await self.request(SetPermissionMode(mode.value))
 
@@ -237,6 +260,8 @@ class Exchange:
         self.first_event: asyncio.Future[SystemInit | ClaudeResult | Exited] = loop.create_future()
         self.first_answer: asyncio.Future[Assistant] = loop.create_future()
         self._responses: dict[str, asyncio.Future[ControlResponse]] = {}
+        self.introduction: Any = None
+        """What it said of itself when something was registered."""
         self._turn_ends: list[asyncio.Future[TurnSettled]] = []
         self._answers = ClaudeAnswers(config, self._reply)
         self._delegate = delegate

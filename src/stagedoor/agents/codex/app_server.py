@@ -68,8 +68,10 @@ class Switchboard:
             relay.close()
         return relay
 
-    def close(self, thread_id: str) -> None:
-        if (relay := self._relays.pop(thread_id, None)) is not None:
+    def close(self, thread_id: str, relay: Relay[Pair]) -> None:
+        """The thread may be open again by now: then its new relay is somebody else's."""
+        if self._relays.get(thread_id) is relay:
+            del self._relays[thread_id]
             relay.close()
             self._closed.add(thread_id)
 
@@ -195,6 +197,13 @@ class CodexAppServer:
     @property
     def exited(self) -> Exited | None:
         return self._exited
+
+    async def end_commands(self, threads: Sequence[str]) -> None:
+        """End the sandboxed commands that still run for ``threads``, none of which may have a turn.
+
+        Where Codex kills a command while its sandbox starts, what is in the sandbox goes on without a parent.
+        """
+        await self._conversation.process.end_sandboxed(*(f"CODEX_THREAD_ID={thread}".encode() for thread in threads))
 
     def fault(self, *, unfinished: bool = False) -> ProcessExited | None:
         """Why the server's end is an error, where it is one."""

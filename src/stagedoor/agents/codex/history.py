@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,23 +20,26 @@ from ...wire.shapes import decode_or_reason
 from .events import CodexUsage
 from .locate import codex_home
 
-HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**20
+HEAD, TAIL, STEP = 96 * 2**10, 64 * 2**10, 2**16
 HEAD_BOUND = 6 * 2**20
+NEAR = 512
+"""Bytes from the beginning of a line in which its kind is said, ids before it included."""
 TITLE_LENGTH = 100
 MOST_REMEMBERED = 5000
 _REMEMBERED: dict[tuple[int, int, int, int], CodexStoredSession] = {}
 """What was read of each version of a file (its place, size and time), for the whole of it must be read to count."""
 
 # Inside a JSON string every quote is escaped, so these bytes occur nowhere but in the structure itself.
-_USER = (b'"item":{"type":"UserMessage"', b'"payload":{"type":"user_message"')
 _TYPE = b'"type":"'
+_SETTINGS = b'"type":"turn_context"'
 _MESSAGES = {
     b'"type":"event_msg","payload":{"type":"user_message"': "prompt",
     b'"type":"event_msg","payload":{"type":"agent_message"': "answer",
     b'"type":"event_msg","payload":{"type":"item_completed"': "item",
-    b'"type":"response_item","payload":{"type":"message","role":"user"': "raw prompt",
-    b'"type":"response_item","payload":{"type":"message","role":"assistant"': "raw answer",
+    b'"type":"response_item","payload":{"type":"message"': "raw",
 }
+_RAW = next(one for one, kind in _MESSAGES.items() if kind == "raw")
+_ROLES = {b',"role":"user"': "raw prompt", b',"role":"assistant"': "raw answer"}
 _ITEMS = {b'"item":{"type":"UserMessage"': "prompt", b'"item":{"type":"AgentMessage"': "answer"}
 _CONTEXT = re.compile(r"\s*(?:<[a-z_]+>|# AGENTS\.md)")
 """What Codex itself puts before the first prompt, in the raw items of the model."""
@@ -120,7 +123,13 @@ class _ThreadName(msgspec.Struct, frozen=True):
     thread_name: str | None = None
 
 
+class _FirstLine(msgspec.Struct, frozen=True):
+    payload: _SessionMeta
+    type: str = ""
+
+
 _LINE = msgspec.json.Decoder(_RolloutLine)
+_FIRST_LINE = msgspec.json.Decoder(_FirstLine)
 _META = msgspec.json.Decoder(_SessionMeta)
 _PAYLOAD = msgspec.json.Decoder(_Payload)
 _THREAD_NAME = msgspec.json.Decoder(_ThreadName)
@@ -139,10 +148,9 @@ def list_sessions(
     named = names(codex)
     sessions: list[CodexStoredSession] = []
     skipped: list[tuple[str, str]] = []
-    buffer = bytearray(STEP)
     for path in _rollouts(codex / ("archived_sessions" if archived else "sessions")):
         try:
-            session = _read(path, folder, named, buffer)
+            session = _read(path, folder, named)
         except (OSError, ValueError) as error:
             skipped.append((str(path), str(error) or type(error).__name__))
         else:
@@ -168,25 +176,31 @@ def total_usage(thread_id: str, *, home: Path) -> CodexUsage | None:
             try:
                 with path.open("rb") as file:
                     size = path.stat().st_size
-                    return _last_total(file.fileno(), size, _tail(file.fileno(), size, TAIL)) or CodexUsage()
+                    return _last_total(file.fileno(), size) or CodexUsage()
             except OSError:
                 return None
     return None
 
 
 def _rollouts(folder: Path) -> list[Path]:
-    paths = (path for pattern in ("rollout-*.jsonl", "rollout-*.jsonl.*") for path in folder.rglob(pattern))
-    return sorted(paths, reverse=True)
+    """The newest first. Compressed ones are among them: they cannot be read, and that is reported."""
+    paths = (
+        f"{place}{os.sep}{name}"
+        for place, _, files in os.walk(folder)
+        for name in files
+        if name.startswith("rollout-") and (name.endswith(".jsonl") or ".jsonl." in name)
+    )
+    return [Path(path) for path in sorted(paths, reverse=True)]
 
 
-def _read(path: Path, folder: str | None, named: Mapping[str, str], buffer: bytearray) -> CodexStoredSession | None:
+def _read(path: Path, folder: str | None, named: Mapping[str, str]) -> CodexStoredSession | None:
     if path.suffix != ".jsonl":
         raise ValueError(f"the recording is compressed ({path.suffix}): resume it in Codex to unpack it")
     status = path.stat()
     version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     session = _REMEMBERED.get(version)
     if session is None:
-        session = _read_file(path, folder, status, buffer)
+        session = _read_file(path, folder, status)
         if session is None:
             return None
         if len(_REMEMBERED) >= MOST_REMEMBERED:
@@ -197,30 +211,30 @@ def _read(path: Path, folder: str | None, named: Mapping[str, str], buffer: byte
     return msgspec.structs.replace(session, path=str(path), title=named.get(session.session_id) or session.title)
 
 
-def _read_file(path: Path, folder: str | None, status: os.stat_result, buffer: bytearray) -> CodexStoredSession | None:
+def _read_file(path: Path, folder: str | None, status: os.stat_result) -> CodexStoredSession | None:
     """``None`` for a sub-agent's, and for one of another folder."""
     with path.open("rb") as file:
         fd = file.fileno()
-        head = _head(fd)
-        meta = _meta(head[0] if head else b"")
+        beginning = _first_lines(fd)
+        first = next(beginning, b"")
+        meta = _meta(first)
         if isinstance(meta.source, dict) or (folder is not None and os.path.realpath(meta.cwd) != folder):
             return None
-        prompt, model = _opening(head[1:])
-        lines = _tail(fd, status.st_size, TAIL)
-        model = next((last for line in reversed(lines) if (last := _model(line))), model)
-        updated = next((when for line in reversed(lines) if (when := _milliseconds(_line(line).timestamp))), 0)
+        count, settings = _stored_messages(fd, spaced=first.find(b'"type": "session_meta"', 0, NEAR) >= 0)
+        prompt, model = _opening(beginning, displayed=count["prompt"] > 0)
+        times = (_milliseconds(_line(line).timestamp) for line in _last_lines(fd, status.st_size, TAIL))
         git = meta.git or _RolloutGit()
         return CodexStoredSession(
             session_id=meta.id,
             cwd=meta.cwd,
             title=_shortened(prompt),
             first_prompt=prompt,
-            message_count=_message_count(fd, buffer, spaced=b'"type": "session_meta"' in head[0]),
-            model=model,
+            message_count=_message_count(count),
+            model=_payload(settings).model or model,
             git_branch=git.branch,
             started_ms=_milliseconds(meta.timestamp) or int(status.st_mtime * 1000),
-            updated_ms=updated or int(status.st_mtime * 1000),
-            tokens=_last_total(fd, status.st_size, lines),
+            updated_ms=next(filter(None, times), 0) or int(status.st_mtime * 1000),
+            tokens=_last_total(fd, status.st_size),
             path=str(path),
             source=meta.source if isinstance(meta.source, str) else "",
             cli_version=meta.cli_version,
@@ -229,6 +243,9 @@ def _read_file(path: Path, folder: str | None, status: os.stat_result, buffer: b
 
 
 def _meta(line: bytes) -> _SessionMeta:
+    whole = decode_or_reason(_FIRST_LINE, line)
+    if not isinstance(whole, str) and whole.type == "session_meta":
+        return whole.payload
     first = _line(line)
     if first.type != "session_meta":
         raise ValueError("the file does not begin with a session_meta line")
@@ -238,46 +255,57 @@ def _meta(line: bytes) -> _SessionMeta:
     return meta
 
 
-def _opening(lines: list[bytes]) -> tuple[str, str | None]:
-    """The first prompt and the model it went to."""
+def _opening(lines: Iterable[bytes], *, displayed: bool) -> tuple[str, str | None]:
+    """The first prompt and the model it went to. Without ``displayed`` it is stored for the model only."""
     prompt, raw, model = "", "", None
+    passed = 0
     for line in lines:
+        passed += len(line)
         payload = _payload(line)
         model = model or payload.model
         if payload.type == "item_completed" and payload.item is not None and payload.item.type == "UserMessage":
-            prompt = "\n".join(part.text for part in payload.item.content if part.text)
+            prompt = prompt or "\n".join(part.text for part in payload.item.content if part.text)
         elif payload.type == "user_message":
-            prompt = payload.message or ""
+            prompt = prompt or payload.message or ""
         elif payload.type == "message" and payload.role == "user" and not raw:
             words = "\n".join(part.text for part in payload.content if part.text)
             raw = "" if _CONTEXT.match(words) else words
-        if prompt and model:
+        if (prompt or (raw and not displayed)) and (model or passed > HEAD):
             break
     return prompt or raw, model
 
 
-def _head(fd: int) -> list[bytes]:
-    """Whole lines from the beginning: up to the first prompt where it is near, and never less than one."""
-    size = HEAD
-    while True:
-        data = os.pread(fd, size, 0)
-        whole = data if len(data) < size else data[: data.rfind(b"\n") + 1]
-        if whole is data or size >= HEAD_BOUND or _USER[0] in whole or _USER[1] in whole:
-            return [line for line in whole.split(b"\n") if line.strip()]
-        size *= 8
+def _first_lines(fd: int) -> Iterator[bytes]:
+    """Those of the beginning, as long as somebody wants more of them."""
+    offset = 0
+    for text in _whole_lines(fd):
+        at = 0
+        while (end := text.find(b"\n", at)) >= 0:
+            if line := text[at:end].strip():
+                yield line
+            at = end + 1
+        offset += at
+        if offset >= HEAD_BOUND:
+            return
 
 
-def _tail(fd: int, size: int, length: int) -> list[bytes]:
+def _last_lines(fd: int, size: int, length: int) -> Iterator[bytes]:
+    """Those that begin in the last ``length`` bytes, the last one first."""
     start = max(0, size - length)
-    lines = os.pread(fd, length, start).split(b"\n")
-    return [line for line in (lines[1:] if start else lines) if line.strip()]
+    text = os.pread(fd, length, start)
+    end = len(text)
+    while (before := text.rfind(b"\n", 0, end)) >= 0:
+        if line := text[before + 1 : end].strip():
+            yield line
+        end = before
+    if not start and (line := text[:end].strip()):
+        yield line
 
 
-def _last_total(fd: int, size: int, lines: list[bytes]) -> CodexUsage | None:
-    """From its last ``lines``, or from before them."""
+def _last_total(fd: int, size: int) -> CodexUsage | None:
     length = TAIL
     while True:
-        for line in reversed(lines):
+        for line in _last_lines(fd, size, length):
             if b"token_usage" in line:
                 payload = _payload(line)
                 total = payload.thread_token_usage or (payload.info.total_token_usage if payload.info else None)
@@ -286,55 +314,67 @@ def _last_total(fd: int, size: int, lines: list[bytes]) -> CodexUsage | None:
         if length >= size:
             return None
         length *= 16
-        lines = _tail(fd, size, length)
 
 
-def _model(line: bytes) -> str | None:
-    return _payload(line).model if b'"model"' in line else None
-
-
-def _message_count(fd: int, buffer: bytearray, *, spaced: bool) -> int:
+def _message_count(count: Mapping[str, int]) -> int:
     """How many messages the whole file holds. Some are stored for the model only."""
-    count = _stored_messages(fd, buffer, spaced=spaced)
     # One more is what Codex itself says of the surroundings.
     prompts = count["prompt"] or max(0, count["raw prompt"] - 1)
     return prompts + max(count["answer"], count["raw answer"])
 
 
-def _stored_messages(fd: int, buffer: bytearray, *, spaced: bool) -> Counter[str]:
-    """How many there are of each kind. Goes from line to line, decodes none, and takes no new memory unless a line is
-    longer than ``buffer``."""
-    mark, messages, items = _TYPE, _MESSAGES, _ITEMS
-    if spaced:
-        mark = _spaced(mark)
-        messages, items = ({_spaced(one): kind for one, kind in marks.items()} for marks in (messages, items))
-    kinds = tuple(messages)
+def _stored_messages(fd: int, *, spaced: bool) -> tuple[Counter[str], bytes]:
+    """How many there are of each kind, and the last line with the settings of a turn.
+
+    Decodes no line: its first bytes tell its kind, and most lines begin as one before them did.
+    """
+    form: Callable[[bytes], bytes] = _spaced if spaced else bytes
+    mark, settings = form(_TYPE), form(_SETTINGS)
+    messages, roles, items = ({form(one): kind for one, kind in each.items()} for each in (_MESSAGES, _ROLES, _ITEMS))
+    width, raw, role = max(map(len, messages)), len(form(_RAW)), min(map(len, roles))
+    roles = {one[:role]: kind for one, kind in roles.items()}
+    kinds: dict[bytes, str] = {}
     count: Counter[str] = Counter()
-    find, starts = buffer.find, buffer.startswith
-    rest = offset = lead = 0
-    while True:
-        with memoryview(buffer) as view, view[rest:] as room:
-            size = os.preadv(fd, [room], offset)
-        offset += size
-        if not size and rest:  # the last line has no end
-            buffer[rest : rest + 1] = b"\n"
-            rest += 1
-        filled, at = rest + size, 0
-        while (end := find(b"\n", at, filled)) >= 0:
-            if not starts(mark, at + lead):  # it stands where it stood in the line before: times are of one length
-                lead = max(find(mark, at, end) - at, 0)
-            if starts(kinds, at + lead):
-                kind = next(kind for one, kind in messages.items() if starts(one, at + lead))
-                if kind == "item":
-                    kind = next((kind for one, kind in items.items() if find(one, at, end) >= 0), "other")
+    last = b""
+    lead = 0
+    for text in _whole_lines(fd):
+        at = 0
+        while (end := text.find(b"\n", at)) >= 0:
+            start = at + lead
+            kind = kinds.get(text[start : start + width])
+            if kind is None:
+                if not text.startswith(mark, start):
+                    # It stands where it stood in the line before: times are of one length.
+                    lead = max(text.find(mark, at, end) - at, 0)
+                    start = at + lead
+                kind = next((kind for one, kind in messages.items() if text.startswith(one, start)), "")
+                if text.startswith(settings, start):
+                    last = text[at:end]
+                elif text.startswith(mark, start):
+                    kinds[text[start : start + width]] = kind
+            if kind:
+                if kind == "raw":
+                    kind = roles.get(text[start + raw : start + raw + role], kind)
+                elif kind == "item":
+                    kind = next((kind for one, kind in items.items() if text.find(one, at, end) >= 0), kind)
                 count[kind] += 1
             at = end + 1
-        if not size:
-            return count
-        rest = filled - at
-        buffer[:rest] = buffer[at:filled]
-        if rest == len(buffer):
-            buffer.extend(bytes(rest))
+    return count, last
+
+
+def _whole_lines(fd: int) -> Iterator[bytes]:
+    """The whole file, some lines at a time, each with its end."""
+    offset, size = 0, STEP
+    while text := os.pread(fd, size, offset):
+        whole = text.rfind(b"\n") + 1
+        if whole:
+            yield text
+            offset, size = offset + whole, STEP
+        elif len(text) < size:  # the last line, which has no end
+            yield text + b"\n"
+            return
+        else:
+            size *= 8  # a line that is longer
 
 
 def _spaced(mark: bytes) -> bytes:

@@ -94,10 +94,10 @@ class CodexExecSession:
     ) -> None:
         self.session_id = ""
         self.cwd = cwd
-        self._config = config
-        self._executable = executable
+        self.config = config
+        self.executable = executable
         self._native = native
-        self._env = env
+        self.env = env
         self._leftovers = Leftovers(config, cwd, environment(config, env))
         self._relay: Relay[tuple[bytes, ExecEvent]] = Relay()
         self._turns: list[Conversation[ExecEvent]] = []  # the running one, if any; a list so that a finalizer sees it
@@ -118,9 +118,9 @@ class CodexExecSession:
         """Run one turn; returns when Codex has named the thread. The client's business, use ``send``."""
         roots = trust_roots(self.cwd)
         plan = launch(
-            self._config,
+            self.config,
             cwd=self.cwd,
-            executable=self._executable,
+            executable=self.executable,
             prompt=prompt,
             resume=resume,
             fork=fork,
@@ -132,10 +132,10 @@ class CodexExecSession:
         before = (
             CodexUsage()
             if source is None
-            else history.total_usage(source, home=codex_home(environment(self._config, self._env)))
+            else history.total_usage(source, home=codex_home(environment(self.config, self.env)))
         )
         self._opening = asyncio.get_running_loop().create_future()
-        process = await ChildProcess.start(plan, base_env=self._env)
+        process = await ChildProcess.start(plan, base_env=self.env)
         self._turn_id += 1
         self._protocol = ExecProtocol(before=before)
         self._protocol.session_id, self._protocol.turn_id = resume or "", self._turn_id
@@ -144,7 +144,7 @@ class CodexExecSession:
             self._protocol,
             self._relay,
             notice=weak_notice(self),
-            quiet=self._config.stall_after,
+            quiet=self.config.stall_after,
         )
         self._turns[:] = [turn]
         try:
@@ -193,7 +193,7 @@ class CodexExecSession:
             raise LocalProtocolError(
                 "a turn is running: wait until it ends, call interrupt(), or use driver='app-server'"
             )
-        if self._config.ephemeral:
+        if self.config.ephemeral:
             raise LocalProtocolError("an ephemeral session has no next turn, because Codex does not store it")
         await self._finish_turn()
         await self.start(prompt, resume=self.session_id, images=images)
@@ -220,8 +220,8 @@ class CodexExecSession:
         self._relay.close()
         for turn in self._turns:
             await turn.ended()
-        if self._config.beside is not None:
-            await self._config.beside.close()
+        if self.config.beside is not None:
+            await self.config.beside.close()
 
     async def close(self) -> None:
         """End the session; a running turn is interrupted."""
@@ -287,7 +287,7 @@ class CodexThread:
             waits=approval_policy(config) != "never" or config.plan_mode,
             deliver=deliver,
         )
-        weakref.finalize(self, server.switchboard.close, self.session_id).atexit = False
+        weakref.finalize(self, server.switchboard.close, self.session_id, relay).atexit = False
         _abandon_with(self, config)
 
     @property
@@ -352,6 +352,7 @@ class CodexThread:
                 await self.server.send(InterruptTurn(self.session_id))
                 while self.running:
                     await self.server.changed()
+                await self.server.end_commands(self.server.protocol.thread_states.family(self.session_id))
         except ProcessExited:
             return
         except TimeoutError:
@@ -374,7 +375,7 @@ class CodexThread:
         else:
             await self.interrupt()
             await self._unsubscribe()
-        self.server.switchboard.close(self.session_id)
+        self.server.switchboard.close(self.session_id, self._relay)
         self._leftovers.sweep()
         if self._config.beside is not None:
             await self._config.beside.close()

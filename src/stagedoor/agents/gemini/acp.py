@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from stagedoor.agents.acp.events import Event as AcpEvent
 from stagedoor.agents.acp.protocol import Reply
 from stagedoor.agents.acp.session import AcpSession
 from stagedoor.agents.acp.updates import AgentMessageChunk, KnownBlock, SessionUpdate, TextContent, ToolCallUpdate
+from stagedoor.transports.tasks import TaskOwner
 
 from .commands import literal_over_acp
 from .config import PROFILE, ApprovalMode, GeminiSessionConfig
@@ -24,13 +25,12 @@ from .records import ToolDetails
 from .store import PrivateHome, SessionFile, locator, sweep_stubs
 
 Event: TypeAlias = AcpEvent | ToolDetails | Paused
+Pair: TypeAlias = tuple[bytes, AcpEvent]
 PAUSE = 0.9
 """Seconds; the CLI waits at least one before it asks again."""
 PATIENCE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.3)
-"""Seconds between looks at the session file: the CLI writes a finished call there right after its update.
-
-The stream waits for that once in vain: from then on nobody waits, until what was missing is there after all.
-"""
+"""Seconds between looks at the session file: the CLI writes a finished call there right after its update, and before
+it says anything else. So nothing that it says waits for a record: whatever comes next ends the looking."""
 
 MODE_IDS = {
     ApprovalMode.DEFAULT: "default",
@@ -84,8 +84,6 @@ class GeminiAcpSession:
         self._folder = folder
         self._home = home
         self._file = SessionFile(locator(folder, cwd, acp.session_id))
-        self._missing = ""
-        """The call whose record was last waited for in vain."""
 
     @property
     def events(self) -> AsyncIterator[Event]:
@@ -99,7 +97,7 @@ class GeminiAcpSession:
     @property
     def received(self) -> AsyncIterator[tuple[bytes, Event]]:
         """The same with the raw message each came from (empty for an event that no message caused)."""
-        return self._detailed(self.acp.received)
+        return detailed(self.acp.received, self.tool_details)
 
     @property
     def running(self) -> bool:
@@ -150,37 +148,54 @@ class GeminiAcpSession:
     ) -> None:
         await (self.close() if kind is None else self.cancel())
 
-    async def _detailed(self, received: AsyncIterator[tuple[bytes, AcpEvent]]) -> AsyncIterator[tuple[bytes, Event]]:
-        clock = asyncio.get_running_loop().time
-        last = clock()
-        async for raw, event in received:
-            if isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk):
-                before, last = last, clock()
-                if last - before >= PAUSE:
-                    yield b"", Paused(last - before, stamp=event.stamp)
-            yield raw, event
-            match event:
-                case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):
-                    if (details := await self._details_of(call.tool_call_id)) is not None:
-                        yield b"", msgspec.structs.replace(details, stamp=event.stamp)
-                case _:
-                    pass
-
-    async def _details_of(self, tool_call_id: str) -> ToolDetails | None:
-        if self._missing and self.tool_details(self._missing) is not None:
-            self._missing = ""
-        for pause in () if self._missing else PATIENCE:
-            if (details := self.tool_details(tool_call_id)) is not None:
-                return details
-            await asyncio.sleep(pause)
-        details = self.tool_details(tool_call_id)
-        if details is None:
-            self._missing = tool_call_id
-        return details
-
     def _clean_up(self) -> None:
         sweep_stubs(self._folder, self._cwd, self.session_id)
         self._home.remove()
+
+
+async def detailed(
+    received: AsyncIterator[Pair], details_of: Callable[[str], ToolDetails | None]
+) -> AsyncIterator[tuple[bytes, Event]]:
+    """What the CLI says, with what its session file (``details_of`` a call) adds behind the end of each call."""
+    clock = asyncio.get_running_loop().time
+    last = clock()
+    tasks = TaskOwner()
+    pair = await anext(received, None)
+    while pair is not None:
+        raw, event = pair
+        if isinstance(event, SessionUpdate) and isinstance(event.update, AgentMessageChunk):
+            before, last = last, clock()
+            if last - before >= PAUSE:
+                yield b"", Paused(last - before, stamp=event.stamp)
+        yield raw, event
+        match event:
+            case SessionUpdate(update=ToolCallUpdate(status="completed" | "failed") as call, replayed=False):
+                coming = tasks.start(_next(received))
+                try:
+                    if (details := await _first_of(call.tool_call_id, details_of, coming)) is not None:
+                        yield b"", msgspec.structs.replace(details, stamp=event.stamp)
+                    pair = await coming
+                finally:
+                    await tasks.close()
+            case _:
+                pair = await anext(received, None)
+
+
+async def _first_of(
+    tool_call_id: str, details_of: Callable[[str], ToolDetails | None], coming: asyncio.Task[Pair | None]
+) -> ToolDetails | None:
+    """The details of a finished call, looked for until the CLI speaks again."""
+    for pause in (*PATIENCE, None):
+        if (details := details_of(tool_call_id)) is not None:
+            return details
+        await asyncio.wait([coming], timeout=pause)
+        if coming.done():
+            break
+    return details_of(tool_call_id)
+
+
+async def _next(received: AsyncIterator[Pair]) -> Pair | None:
+    return await anext(received, None)
 
 
 async def _events(received: AsyncIterator[tuple[bytes, Event]]) -> AsyncIterator[Event]:

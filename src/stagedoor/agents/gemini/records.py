@@ -100,12 +100,22 @@ class ToolDetails(Stamped, frozen=True):
     files: tuple[str, ...] = ()
     response: dict[str, Any] = {}
     args: dict[str, Any] = {}
+    parts: list[Any] = []
+    """What the model got beside the response: images among others."""
 
 
 def details(record: ToolRecord) -> ToolDetails:
     files = tuple(str(name) for name in _list(_dict(record.result_display).get("files")))
     return ToolDetails(
-        record.id, record.name, record.status, record.exit_code, record.diff, files, record.response, record.args
+        record.id,
+        record.name,
+        record.status,
+        record.exit_code,
+        record.diff,
+        files,
+        record.response,
+        record.args,
+        _list(record.result)[1:],
     )
 
 

@@ -15,6 +15,8 @@ import json
 import os
 import shutil
 import tempfile
+import threading
+import time
 import weakref
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
@@ -30,6 +32,8 @@ from .records import SessionFileReplay, ToolDetails, details
 SETTINGS = "settings.json"
 PREFIX = "stagedoor-gemini-"
 LOCK = "lock"
+PAUSES = (0.1, 0.4, 1, 4, 15, 40)
+"""Seconds between looks at a home that its CLI may still make anew."""
 _FOLDERS = ("tmp", "history")
 _WRITTEN = (
     "oauth_creds.json", "google_accounts.json", "mcp-oauth-tokens.json", "a2a-oauth-tokens.json", "installation_id",
@@ -63,7 +67,8 @@ class PrivateHome:
     def __init__(self, env: Mapping[str, str], settings: bytes) -> None:
         remove_orphans()
         self.path = tempfile.mkdtemp(prefix=PREFIX)
-        self._finalizer = weakref.finalize(self, _remove, self.path, _locked(Path(self.path)))
+        self._lock = _locked(Path(self.path))
+        self._finalizer = weakref.finalize(self, _remove_forgotten, self.path, self._lock)
         try:
             self._fill(user_home(env).absolute(), settings)
         except BaseException:
@@ -72,7 +77,8 @@ class PrivateHome:
 
     def remove(self) -> None:
         """Removes the links, never what they lead to."""
-        self._finalizer()
+        if self._finalizer.detach():
+            _remove(self.path, self._lock)
 
     def _fill(self, home: Path, settings: bytes) -> None:
         mine, theirs = Path(self.path) / ".gemini", home / ".gemini"
@@ -105,6 +111,19 @@ def _locked(home: Path) -> int:
 def _remove(path: str, lock: int) -> None:
     shutil.rmtree(path, ignore_errors=True)
     os.close(lock)
+
+
+def _remove_forgotten(path: str, lock: int) -> None:
+    """Of a session that nobody ended: its CLI is being killed meanwhile, and may make the folder anew."""
+    _remove(path, lock)
+    with contextlib.suppress(RuntimeError):  # the interpreter ends: so does the CLI, and its guard sees to the folder
+        threading.Thread(target=_remove_again, args=(path,), daemon=True).start()
+
+
+def _remove_again(path: str) -> None:
+    for pause in PAUSES:
+        time.sleep(pause)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_orphans() -> None:

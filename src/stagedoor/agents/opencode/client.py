@@ -16,7 +16,7 @@ import msgspec
 
 from stagedoor.agents.acp.client import AcpClient
 from stagedoor.agents.acp.session import AcpSession
-from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, StagedoorError
+from stagedoor.errors import AgentRefused, LaunchError, LocalProtocolError, StagedoorError, unknown_model
 from stagedoor.transports.executables import find_executable
 from stagedoor.transports.versions import CheckedVersion
 from stagedoor.wire.http import HttpRequest
@@ -247,8 +247,8 @@ async def check_model(server: Server, config: OpenCodeSessionConfig, directory: 
         if model.provider_id not in offered:
             raise no_provider(model.provider_id)
         if model.model_id not in offered[model.provider_id]:
-            few = ", ".join(sorted(offered[model.provider_id])[:20]) or "none"
-            raise LocalProtocolError(f"unknown model {model.model_id!r} of {model.provider_id}. Available: {few}")
+            names = sorted(offered[model.provider_id])
+            raise LocalProtocolError(unknown_model(model.model_id, names, model.provider_id))
         return
     if await _configured_model(server, query) is None and set(offered) <= {HOSTED}:
         raise no_provider(None)

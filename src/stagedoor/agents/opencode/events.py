@@ -142,7 +142,7 @@ class MessageRemoved(OfSession, frozen=True, kw_only=True):
     message_id: str = msgspec.field(default="", name="messageID")
 
 
-class MessagePartUpdated(OfSession, frozen=True, kw_only=True):
+class MessagePartUpdated(OfSession, frozen=True, kw_only=True, gc=False):
     """A part as it now is, whole."""
 
     part: msgspec.Raw
@@ -152,7 +152,7 @@ class MessagePartUpdated(OfSession, frozen=True, kw_only=True):
         return decode_part(self.part)
 
 
-class MessagePartDelta(OfSession, frozen=True, kw_only=True):
+class MessagePartDelta(OfSession, frozen=True, kw_only=True, gc=False):
     """More of one field of a part."""
 
     message_id: str = msgspec.field(default="", name="messageID")

@@ -143,13 +143,8 @@ class StepLimit:
 # ---------------------------------------------------------------------------------------------- one turn of the server
 
 
-class _PartKind(msgspec.Struct, frozen=True):
-    """Of a part that may be long, nothing else counts here."""
-
-    type: str = ""
-
-
-_PART_KIND = msgspec.json.Decoder(_PartKind)
+_STEP = b'"step-'
+"""How the kinds of the parts begin that tell of a step."""
 
 
 class ServeTurn:
@@ -187,6 +182,8 @@ class ServeTurn:
     def observe(self, event: KnownServerEvent) -> list[TurnEnded | Runaway | StepsExhausted]:
         if not self.running or getattr(event, "session_id", None) != self._session_id:
             return []
+        if type(event) is MessagePartUpdated:
+            return self._step(event)
         match event:
             case MessageUpdated(info=info):
                 if info.role == "assistant" and info.id not in self._older:
@@ -194,8 +191,6 @@ class ServeTurn:
                     if info.id not in self._messages:
                         self._count_finished()
                     self._messages[info.id] = info
-            case MessagePartUpdated():
-                return self._step(event)
             case SessionStatus(status=status):
                 self.is_under_way = self.is_under_way or status.type in ("busy", "retry")
             case SessionError(error=error):
@@ -232,8 +227,7 @@ class ServeTurn:
         return [self._end()]
 
     def _step(self, event: MessagePartUpdated) -> list[TurnEnded | Runaway | StepsExhausted]:
-        kind = decode_or_reason(_PART_KIND, event.part)
-        if isinstance(kind, str) or not kind.type.startswith("step-"):
+        if _STEP not in bytes(event.part):  # nearly all: nothing else of a part counts here
             return []
         match event.typed():
             case StepFinishPart(reason=reason):
@@ -530,6 +524,8 @@ class ServeProtocol:
         event = _decoded(message)
         if type(event) is MessagePartDelta:
             return [event]  # the bulk of a stream, which moves no turn
+        if type(event) is MessagePartUpdated:
+            return [event, *self._in_turn(event)]
         if isinstance(event, (UnknownMessage, ServerNotice)):
             if isinstance(event, UnknownMessage):
                 self._refuse_unreadable(message)
@@ -538,8 +534,6 @@ class ServeProtocol:
 
     def _follow(self, event: KnownServerEvent) -> list[ServerEvent]:
         match event:
-            case MessagePartUpdated() | MessageUpdated():  # first: the most frequent
-                return self._in_turn(event)
             case ServerConnected():
                 again, self._connected = self._connected, True
                 if again and self.in_turn:
@@ -594,11 +588,11 @@ class ServeProtocol:
         return StepLimit(None if session_id in self._children else self._most_steps)
 
 
-class _DeltaEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="message.part.delta"):
+class _DeltaEnvelope(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="message.part.delta"):
     properties: MessagePartDelta
 
 
-class _PartEnvelope(msgspec.Struct, frozen=True, tag_field="type", tag="message.part.updated"):
+class _PartEnvelope(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="message.part.updated"):
     properties: MessagePartUpdated
 
 

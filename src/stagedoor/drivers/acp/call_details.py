@@ -11,7 +11,9 @@ import msgspec
 
 from ...agents.acp import requests
 from ...agents.acp.config import ServedRequest
-from ...unified.events import ToolName
+from ...unified.events import ShownImage, ToolName
+from ...unified.images import images_in, with_marks
+from ...wire.fitting import whole_number
 
 SHELLS = ("bash", "sh", "zsh", "dash")
 _EXIT_LINE = re.compile(r"Exit code (\d{1,3})(?:\n|$)")
@@ -35,13 +37,38 @@ def output_text(raw_output: Any, *, understood: bool = False) -> str:
             return "" if understood else msgspec.json.encode(raw_output).decode()
 
 
+def raw_images(raw_output: Any) -> list[ShownImage]:
+    """Images that an agent keeps out of what it shows."""
+    if not isinstance(raw_output, dict):
+        return images_in(raw_output)
+    fields = cast("dict[str, object]", raw_output)
+    lists = [fields[name] for name in ("contents", "content", "attachments") if isinstance(fields.get(name), list)]
+    return images_in(lists[0] if lists else None)
+
+
+def words_beside(text: str, raw_output: Any, images: list[ShownImage]) -> str:
+    """``text`` with these images named, and without their bytes, which some agents show as JSON."""
+    if not images:
+        return text
+    if isinstance(raw_output, list) and text.lstrip().startswith("["):
+        blocks = cast("list[object]", raw_output)
+        text = "\n".join(words for block in blocks if (words := _words_of(block)))
+    return with_marks(text, images)
+
+
+def _words_of(block: object) -> str:
+    match block:
+        case {"text": str(words)}:
+            return words
+        case _:
+            return ""
+
+
 def exit_code_in(raw_output: Any) -> int | None:
     """The exit code of a command, where agents put it."""
     match raw_output:
-        case {"exitCode": int(code)} | {"exit_code": int(code)} if not isinstance(code, bool):
-            return code
-        case {"contents": [{"exitCode": int(code)}, *_]}:
-            return code
+        case {"exitCode": code} | {"exit_code": code} | {"contents": [{"exitCode": code}, *_]}:
+            return whole_number(code)
         case _:
             return None
 
@@ -107,8 +134,8 @@ def terminal_output_in(meta: Any) -> str:
 
 def terminal_exit_in(meta: Any) -> int | None:
     match meta:
-        case {"terminal_exit": {"exit_code": int(code)}} if not isinstance(code, bool):
-            return code
+        case {"terminal_exit": {"exit_code": code}}:
+            return whole_number(code)
         case _:
             return None
 

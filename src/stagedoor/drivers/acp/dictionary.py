@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, assert_never, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 
@@ -12,7 +12,7 @@ from ...agents.acp.config import AcpProfile, ServedRequest
 from ...agents.acp.events import FileServed, TerminalServed
 from ...agents.acp.requests import RequestPermission
 from ...agents.acp.responses import OpenSessionResponse
-from ...agents.acp.updates import Content, DiffContent, TerminalContent
+from ...agents.acp.updates import Content, DiffContent, TerminalContent, TextContent
 from ...transports.launch import Exited, Stalled
 from ...unified.diffs import change_of
 from ...unified.events import (
@@ -22,8 +22,8 @@ from ...unified.events import (
     Notice,
     PermissionRequest,
     Plan,
-    PlanItem,
     Retry,
+    ShownImage,
     Status,
     ToolName,
     ToolProgress,
@@ -38,6 +38,7 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import kind_of, no_answer
+from ...unified.images import that_fit
 from ...unified.pieces import Pieces
 from ...unified.settings import AgentCommand, AgentReport
 from ...unified.tools import described, operation_of, target_of
@@ -47,11 +48,24 @@ from .call_details import (
     arguments_in,
     failure_in,
     output_text,
+    raw_images,
     served_as,
     terminal_exit_in,
     terminal_output_in,
     unfenced,
     with_plain_command,
+    words_beside,
+)
+from .turn_parts import (
+    SEVERITIES,
+    attachment,
+    compaction,
+    images_of,
+    mark_of,
+    other_plan,
+    plan_of,
+    reason_of,
+    usage_of,
 )
 
 KINDS: dict[str, ToolName] = {
@@ -71,6 +85,11 @@ REASONS = {
 }
 
 
+OPENING = ("initialize", "session/new", "session/load", "session/resume", "session/fork")
+"""Without an answer to these there is no session."""
+AUTH_REQUIRED = -32000
+CUT_SHORT = ("…", "...")
+"""How a title ends of which there was more."""
 OURS = "served-"
 """Begins the ids of calls that the agent has not announced, only asked us to do its part of."""
 SERVED_NAMES: dict[ToolName, str] = {
@@ -83,7 +102,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tools`` maps its own tool names (or titles) to ours; ``profile`` may find the name in a call's id.
     ``exit_code`` reads a command's exit code from a call's raw output, ``parent`` the sub-agent's call from what an
-    update carries beside its own (``_meta``), ``name`` the tool's name from the same.
+    update carries beside its own (``_meta``, where it has that), ``name`` the tool's name from the same.
     """
 
     tools: Mapping[str, ToolName] = {}
@@ -103,6 +122,7 @@ class _CallState(msgspec.Struct):
     raw_input: Any = None
     path: str = ""
     text: str = ""
+    images: list[ShownImage] = []
     diffs: dict[str, DiffContent] = {}
     announced: bool = False
     parent: str | None = None
@@ -142,7 +162,6 @@ class AcpDictionary:
         self._agent: responses.InitializeResponse | None = None
         self._cost_before = 0.0
         self._cost: float | None = None
-        self._running = False
         self._answered = False  # whether there was any text since the last call
         self._terminals: dict[str, TerminalServed] = {}
         self.report = AgentReport()
@@ -152,13 +171,18 @@ class AcpDictionary:
         """What the model is offered, where the agent has told us in words of its own."""
         self.serves = False
         """What we serve in this session is told; a recording does not say what became of it."""
+        self.turns = 0
+        """How many have ended."""
         self._served: dict[Id, str] = {}
         self._announced: set[str] = set()
+        self._ended: dict[str, int] = {}  # a call of this turn that is over → the hash of its output
 
     def translate(self, native: events.Event) -> list[Event]:
         match native:
             case updates.SessionUpdate():
-                return [] if native.replayed else self._update(native.update)
+                if native.late:
+                    return self._after_the_end(native.update)
+                return [] if native.replayed else self.update(native.update)
             case requests.RequestPermission():
                 return [
                     *self._pieces.whole(),
@@ -214,57 +238,82 @@ class AcpDictionary:
             case _:
                 assert_never(native)
 
-    def _update(self, update: updates.KnownUpdate) -> list[Event]:
-        self._running = True
+    def _after_the_end(self, update: updates.KnownUpdate) -> list[Event]:
+        """What is said of a turn that is over opens no other: nobody would ever end that one."""
+        prefix = self._manner.profile.mode_prefix
         match update:
-            case updates.AgentMessageChunk():
-                prefix, text = self._manner.profile.mode_prefix, update.text
-                if prefix is not None and text.startswith(prefix):
-                    return [Notice(level="info", code="mode", message=text.removeprefix(prefix).strip())]
-                parent = self._manner.parent(update.meta)
-                self._answered = self._answered or (parent is None and bool(text))
-                if text:
-                    return self._pieces.text(text, update.message_id or "", parent=parent)
-                return _attached(update.block)
-            case updates.AgentThoughtChunk():
-                parent, text = self._manner.parent(update.meta), update.text
-                return self._pieces.thinking(text, parent=parent) if text else _attached(update.block)
+            case updates.AgentMessageChunk() if prefix is not None and update.text.startswith(prefix):
+                return self.update(update)
+            case updates.AgentMessageChunk() | updates.AgentThoughtChunk():
+                words = update.text or mark_of(update.block)
             case updates.AcpToolCall() | updates.ToolCallUpdate():
-                return [*self._pieces.whole(), *self._update_call(update), *self._progress(update)]
-            case updates.AcpPlan():
-                return [*self._pieces.whole(), _plan(update.entries)]
-            case updates.PlanUpdate():
-                return [*self._pieces.whole(), *_other_plan(update.content())]
-            case updates.PlanRemoved():
-                return [*self._pieces.whole(), Plan(items=[])]
-            case updates.CurrentModeUpdate():
-                return [Notice(level="info", code="mode", message=update.current_mode_id)]
-            case updates.AcpNotice():
-                words = ": ".join(part for part in (update.title, update.description) if part)
-                return [Notice(level=_SEVERITIES.get(update.severity, "info"), code="agent_notice", message=words)]
-            case updates.CompactionUpdate():
-                return _compaction(update)
-            case updates.UsageUpdate():
-                if update.size:
-                    self.report = msgspec.structs.replace(
-                        self.report, context_used=update.used, context_size=update.size
-                    )
-                self._cost = self._cost if update.cost is None else update.cost.amount
-                return []
-            case updates.AvailableCommandsUpdate():
-                listed = update.available_commands
-                commands = tuple(AgentCommand(name=one.name, description=one.description) for one in listed)
-                self.report = msgspec.structs.replace(self.report, commands=commands)
-                return []
-            case (
-                updates.UserMessageChunk()
-                | updates.ConfigOptionUpdate()
-                | updates.SessionInfoUpdate()
-                | updates.OtherUpdate()
-            ):
-                return []
+                output = "".join(one.text for one in update.contents() if isinstance(one, Content))
+                words = " ".join(part for part in (update.title or update.tool_call_id, update.status, output) if part)
             case _:
-                assert_never(update)
+                plans = [plan for plan in self.update(update) if isinstance(plan, Plan)]
+                words = "; ".join(f"{item.text} ({item.status})" for plan in plans for item in plan.items)
+        return [Notice(level="info", code="late", message=words)] if words else []
+
+    def update(self, update: updates.KnownUpdate) -> list[Event]:
+        """What the running turn reports."""
+        return BY_UPDATE[type(update)](self, update)
+
+    def _message(self, update: updates.AgentMessageChunk) -> list[Event]:
+        prefix, text = self._manner.profile.mode_prefix, update.text
+        if prefix is not None and text.startswith(prefix):
+            return [Notice(level="info", code="mode", message=text.removeprefix(prefix).strip())]
+        parent = None if update.meta is None else self._manner.parent(update.meta)
+        if text:
+            self._answered = self._answered or parent is None
+            return self._pieces.text(text, update.message_id or "", parent=parent)
+        shown = attachment(update.block, parent)
+        self._answered = self._answered or (parent is None and bool(shown))
+        return shown
+
+    def _thought(self, update: updates.AgentThoughtChunk) -> list[Event]:
+        parent, text = None if update.meta is None else self._manner.parent(update.meta), update.text
+        return self._pieces.thinking(text, parent=parent) if text else attachment(update.block, parent)
+
+    def _call(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
+        if update.tool_call_id in self._ended:
+            if type(update) is updates.ToolCallUpdate:
+                return self._more_of(update)
+            del self._ended[update.tool_call_id]  # some begin with the same ids again
+        return [*self._pieces.whole(), *self._update_call(update), *self._progress(update)]
+
+    def _plan(self, update: updates.AcpPlan) -> list[Event]:
+        return [*self._pieces.whole(), plan_of(update.entries)]
+
+    def _other_plan(self, update: updates.PlanUpdate) -> list[Event]:
+        return [*self._pieces.whole(), *other_plan(update.content())]
+
+    def _plan_removed(self, update: updates.PlanRemoved) -> list[Event]:
+        return [*self._pieces.whole(), Plan(items=[])]
+
+    def _mode(self, update: updates.CurrentModeUpdate) -> list[Event]:
+        return [Notice(level="info", code="mode", message=update.current_mode_id)]
+
+    def _notice(self, update: updates.AcpNotice) -> list[Event]:
+        words = ": ".join(part for part in (update.title, update.description) if part)
+        return [Notice(level=SEVERITIES.get(update.severity, "info"), code="agent_notice", message=words)]
+
+    def _compaction(self, update: updates.CompactionUpdate) -> list[Event]:
+        return compaction(update)
+
+    def _usage(self, update: updates.UsageUpdate) -> list[Event]:
+        if update.size:
+            self.report = msgspec.structs.replace(self.report, context_used=update.used, context_size=update.size)
+        self._cost = self._cost if update.cost is None else update.cost.amount
+        return []
+
+    def _commands(self, update: updates.AvailableCommandsUpdate) -> list[Event]:
+        listed = update.available_commands
+        commands = tuple(AgentCommand(name=one.name, description=one.description) for one in listed)
+        self.report = msgspec.structs.replace(self.report, commands=commands)
+        return []
+
+    def _nothing(self, update: updates.KnownUpdate) -> list[Event]:
+        return []
 
     # ------------------------------------------------------------------------------------------------- tool calls
 
@@ -277,32 +326,43 @@ class AcpDictionary:
             call = self._calls[update.tool_call_id] = _CallState(update.tool_call_id, diffs={})
         if not call.title and update.title and " " not in update.title:
             call.label = update.title
+        known = call.title, call.native_name, call.kind, call.raw_input, call.path
+        meta = update.meta
         call.title = update.title or call.title
-        call.native_name = self._manner.name(update.meta) or update.name or call.native_name
+        call.native_name = update.name or call.native_name
         call.kind = update.kind or call.kind
-        call.parent = self._manner.parent(update.meta) or call.parent
+        if meta is not None:
+            call.native_name = self._manner.name(meta) or call.native_name
+            call.parent = self._manner.parent(meta) or call.parent
         call.raw_input = update.raw_input if update.raw_input is not None else call.raw_input
         if update.locations:
             call.path = update.locations[0].path
-        changed = self._changed(call)
-        if piece := terminal_output_in(update.meta):
+        repeated = call.is_known and known == (call.title, call.native_name, call.kind, call.raw_input, call.path)
+        changed = [] if repeated or not call.announced else self._changed(call)
+        if meta and (piece := terminal_output_in(meta)):
             call.text += piece
             if call.announced:
                 return [*changed, ToolProgress(tool_use_id=call.id, output=piece, parent_tool_use_id=call.parent)]
         if update.content is None:
             return changed
         pieces: list[str] = []
+        images: list[ShownImage] = []
         for content in update.contents():
             match content:
                 case Content():
-                    pieces += [] if in_question else [content.text or _mark_of(content.block)]
+                    if not in_question:
+                        block = content.block
+                        words = updates.words_in(block)
+                        mark = "" if words else mark_of(block)
+                        pieces.append(f"\n{mark}" if mark and "".join(pieces) else words or mark)
+                        images += [] if type(block) is TextContent else images_of(block)
                 case DiffContent():
                     call.diffs[content.path] = content
                 case TerminalContent():
                     call.terminal = content.terminal_id
                 case shapes.UnknownMessage():
                     pieces.append("[content of an unknown kind]")
-        before, call.text = call.text, "".join(pieces) or call.text
+        before, call.text, call.images = call.text, "".join(pieces) or call.text, images or call.images
         if not call.announced and call.is_being_written and (arguments := arguments_in(call.text)) is not None:
             call.raw_input, call.text = arguments, ""
             return changed
@@ -311,10 +371,16 @@ class AcpDictionary:
             return [*changed, ToolProgress(tool_use_id=call.id, output=grown, parent_tool_use_id=call.parent)]
         return changed
 
+    def _more_of(self, update: updates.ToolCallUpdate) -> list[Event]:
+        """A call that was over is told of again: that is no other call. What is new in it is said."""
+        output = "".join(one.text for one in update.contents() if isinstance(one, Content))
+        if not output or hash(output) == self._ended[update.tool_call_id]:
+            return []
+        self._ended[update.tool_call_id] = hash(output)
+        return [Notice(level="info", code="late", message=f"{update.title or update.tool_call_id} {output}")]
+
     def _changed(self, call: _CallState) -> list[Event]:
         """An agent that tells what a call does when it has begun, or tells it anew, is not left with the first word."""
-        if not call.announced:
-            return []
         name = self._name(call)
         if call.is_known and name != "shell":  # files go by several names; one that was known is the same under another
             return []
@@ -327,17 +393,22 @@ class AcpDictionary:
 
     def _progress(self, update: updates.AcpToolCall | updates.ToolCallUpdate) -> list[Event]:
         call, over = self._calls[update.tool_call_id], update.status in ("completed", "failed")
-        if not call.announced and not over and call.is_placeholder and (call.is_being_written or not call.text):
+        if call.announced and not over:
+            return []
+        if not over and call.is_placeholder and (call.is_being_written or not call.text):
             return []
         out = self._announce(update.tool_call_id)
         if not over:
             return out
         del self._calls[update.tool_call_id]
+        self._ended[update.tool_call_id] = hash(call.text)
         failed = update.status == "failed"
         terminal = self._terminals.pop(call.terminal, None)
         code = self._manner.exit_code(update.raw_output)
-        code = terminal_exit_in(update.meta) if code is None else code
+        code = terminal_exit_in(update.meta) if code is None and update.meta is not None else code
         text = unfenced(call.text, update.raw_output) or output_text(update.raw_output, understood=code is not None)
+        images = call.images or raw_images(update.raw_output)
+        text = text if call.images or not images else words_beside(text, update.raw_output, images)
         if failed and code is None and (failure := failure_in(update.raw_output)) is not None:
             code, text = failure
         if terminal is not None:
@@ -353,6 +424,7 @@ class AcpDictionary:
                 status="error" if failed or code else "success",
                 output=text,
                 exit_code=code,
+                images=that_fit(images),
                 parent_tool_use_id=call.parent,
             ),
         ]
@@ -429,7 +501,10 @@ class AcpDictionary:
                     call.terminal = call.terminal or terminal.terminal_id
             return out
         code = terminal.code if terminal is not None else None
-        status: ToolStatus = "denied" if served.refusal else "error" if code else "success"
+        if not self.serves:
+            return out  # a result of what was not told
+        refused: ToolStatus = "error" if served.failed else "denied"
+        status: ToolStatus = refused if served.refusal else "error" if code else "success"
         output = served.refusal or (terminal.output if terminal is not None else "")
         name, _ = served_as(served.request)
         return [*out, ToolResult(tool_use_id=call_id, name=name, status=status, output=output, exit_code=code)]
@@ -443,6 +518,12 @@ class AcpDictionary:
         call = self._calls[question.tool_call.tool_call_id]
         name = self._name(call)
         arguments = self._arguments(call, name)
+        shown = ""
+        if not call.raw_input:
+            texts = [one.text for one in question.tool_call.contents() if isinstance(one, Content)]
+            shown = "\n".join(text for text in texts if text)
+        if shown and name == "shell":
+            arguments = {}  # the command may stand in the one place or in the other: no rule is to take one for it
         return PermissionRequest(
             request_id=f"{question.session_id}:{question.request_id}",
             tool_use_id=call.id,
@@ -451,7 +532,7 @@ class AcpDictionary:
             operation=operation_of(name),
             target=target_of(name, arguments) or call.path or call.title,
             input=arguments,
-            description=described(arguments) or call.title,
+            description="\n".join(part for part in (described(arguments) or call.title, shown) if part),
             choices=[option.kind for option in question.options],
             parent_tool_use_id=call.parent,
         )
@@ -488,8 +569,8 @@ class AcpDictionary:
             arguments = cast("dict[str, Any]", raw_input)
             return with_plain_command(arguments) if name == "shell" else arguments
         match KINDS.get(call.kind, "other"):
-            case "shell":
-                return {"command": call.title}
+            case "shell":  # half a command is none
+                return {} if call.title.rstrip().endswith(CUT_SHORT) else {"command": call.title}
             case "edit_file" | "write_file" | "read_file" if call.path or call.diffs:
                 path = call.path or next(iter(call.diffs))
                 diff = "".join(change_of(d.path, d.old_text, d.new_text).diff for d in call.diffs.values())
@@ -529,6 +610,10 @@ class AcpDictionary:
         return [*out, TurnCompleted(status=status, usage=usage)]
 
     def _failed(self, native: events.RequestFailed) -> list[Event]:
+        if native.method in OPENING:
+            message = reason_of(native)
+            kind = "authentication_failed" if native.code == AUTH_REQUIRED else kind_of(message, None)
+            return [Error(kind=kind, message=f"{native.method}: {message}")]
         if native.method not in ("session/prompt", ""):
             message = f"{native.method}: {reason_of(native)}"
             return [Notice(level="warning", code="request_failed", message=message)]
@@ -554,19 +639,34 @@ class AcpDictionary:
 
     def _end(self) -> list[Event]:
         unannounced = [event for call_id in list(self._calls) for event in self._announce(call_id)]
-        self._running = self._answered = False
+        self.turns += 1
+        self._answered = False
         self._calls.clear()
         self._terminals.clear()
         self._served.clear()
+        self._ended.clear()
         return [*self._pieces.whole(), *unannounced]
 
 
-def _plan(entries: list[updates.PlanEntry]) -> Plan:
-    return Plan(items=[PlanItem(entry.content, _plan_status(entry.status)) for entry in entries])
-
-
-def _plan_status(status: str) -> Any:
-    return status if status in ("in_progress", "completed") else "pending"
+BY_UPDATE: dict[type, Callable[[AcpDictionary, Any], list[Event]]] = {
+    updates.AgentMessageChunk: AcpDictionary._message,
+    updates.AgentThoughtChunk: AcpDictionary._thought,
+    updates.AcpToolCall: AcpDictionary._call,
+    updates.ToolCallUpdate: AcpDictionary._call,
+    updates.AcpPlan: AcpDictionary._plan,
+    updates.PlanUpdate: AcpDictionary._other_plan,
+    updates.PlanRemoved: AcpDictionary._plan_removed,
+    updates.CurrentModeUpdate: AcpDictionary._mode,
+    updates.AcpNotice: AcpDictionary._notice,
+    updates.CompactionUpdate: AcpDictionary._compaction,
+    updates.UsageUpdate: AcpDictionary._usage,
+    updates.AvailableCommandsUpdate: AcpDictionary._commands,
+    updates.UserMessageChunk: AcpDictionary._nothing,
+    updates.ConfigOptionUpdate: AcpDictionary._nothing,
+    updates.SessionInfoUpdate: AcpDictionary._nothing,
+    updates.OtherUpdate: AcpDictionary._nothing,
+}
+"""A table, as in the grammar: a ``match`` asks a struct for one class after the other."""
 
 
 def _is_new(call: _CallState) -> bool:
@@ -576,93 +676,3 @@ def _is_new(call: _CallState) -> bool:
 def _text_after(diff: DiffContent) -> str | None:
     """The protocol has no word for a deleted file but what agents put beside its empty text."""
     return None if diff.meta and diff.meta.get("kind") == "delete" else diff.new_text
-
-
-def _other_plan(content: object) -> list[Event]:
-    match content:
-        case updates.PlanItems(entries=entries):
-            return [_plan(entries)]
-        case updates.PlanMarkdown(content=text):
-            return [Notice(level="info", code="plan", message=text)]
-        case updates.PlanFile(uri=uri):
-            return [Notice(level="info", code="plan", message=f"the plan is in {uri}")]
-        case _:
-            return [Notice(level="info", code="plan", message="a plan of an unknown kind")]
-
-
-def _attached(block: updates.ContentBlock) -> list[Event]:
-    """What the agent sends that is no text: there is no word for it, so it is at least named."""
-    mark = _mark_of(block)
-    return [Notice(level="info", code="attachment", message=f"the agent sent {mark[1:-1]}")] if mark else []
-
-
-def _mark_of(block: updates.ContentBlock) -> str:
-    match block:
-        case updates.ImageContent(data=content, mime_type=kind, uri=uri):
-            return f"[an image: {uri or kind}, {len(content) * 3 // 4} bytes]"
-        case updates.AudioContent(data=content, mime_type=kind):
-            return f"[a sound: {kind}, {len(content) * 3 // 4} bytes]"
-        case updates.ResourceLink(uri=uri):
-            return f"[a link: {uri}]"
-        case updates.EmbeddedResource(resource=resource):
-            return "" if resource.text is not None else f"[a file: {resource.uri}]"
-        case updates.TextContent():
-            return ""
-        case shapes.UnknownMessage():
-            return "[content of an unknown kind]"
-
-
-def usage_of(native: responses.PromptResponse) -> Usage:
-    if native.usage is not None:
-        usage = native.usage
-        cached, thought = usage.cached_read_tokens or 0, usage.thought_tokens or 0
-        return Usage(
-            input_tokens=usage.input_tokens + cached,
-            output_tokens=usage.output_tokens,
-            cached_tokens=cached,
-            reasoning_tokens=thought,
-            total_tokens=usage.total_tokens or usage.input_tokens + cached + usage.output_tokens + thought,
-        )
-    match native.meta:
-        case {"quota": {"token_count": {"input_tokens": int(sent), "output_tokens": int(received)}}}:
-            return Usage(input_tokens=sent, output_tokens=received, total_tokens=sent + received)
-        case _:
-            return Usage()
-
-
-def reason_of(failed: events.RequestFailed) -> str:
-    """The message of an error, and the details beside it."""
-    match failed.details:
-        case {"details": str(detail)}:
-            more = [detail]
-        case {"_errors": [*errors]}:
-            more = [str(error) for error in cast("list[object]", errors)]
-        case [*issues]:
-            more = [_issue(issue) for issue in cast("list[object]", issues)]
-        case _:
-            more = []
-    details = "; ".join(detail for detail in more if detail and detail not in failed.message)
-    return ": ".join(part for part in (failed.message, details) if part)
-
-
-def _issue(issue: Any) -> str:
-    """What is wrong with one field of a request."""
-    match issue:
-        case {"path": [str(field), *_], "message": str(message)}:
-            return f"{field}: {message}"
-        case _:
-            return ""
-
-
-_SEVERITIES: dict[str, Literal["info", "warning", "error"]] = {"warning": "warning", "error": "error"}
-
-
-def _compaction(update: updates.CompactionUpdate) -> list[Event]:
-    match update.status:
-        case "completed":
-            return [Notice(level="info", code="compacted", message="the conversation so far was summarized")]
-        case "failed":
-            words = update.error or "the conversation could not be summarized"
-            return [Notice(level="warning", code="compaction_failed", message=words)]
-        case _:
-            return []

@@ -6,27 +6,31 @@ import base64
 import binascii
 import mimetypes
 import sys
+import weakref
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
-from ...agents.acp.commands import McpServer, McpServerHttp, McpServerSse, McpServerStdio
-from ...agents.acp.config import AcpSessionConfig, PermissionAnswer
+from ...agents.acp import AcpClient, AcpSession
+from ...agents.acp.commands import ClientCapabilities, McpServer, McpServerHttp, McpServerSse, McpServerStdio
+from ...agents.acp.config import AcpProfile, AcpSessionConfig, AskPermission, PermissionAnswer
 from ...agents.acp.requests import CreateElicitation, EnvVariable, RequestPermission
 from ...agents.acp.updates import ImageContent, KnownBlock, TextContent
 from ...errors import LaunchError, NotSupported
 from ...mcp import bridge
 from ...mcp.functions import HOST
 from ...permissions.ground import is_free_edit
+from ...transports.launch import Launch
 from ...unified.capabilities import Capabilities
 from ...unified.decisions import Allow, Ask, Deny
 from ...unified.options import FunctionServer, HostedOptions, Options
 from ...unified.options import McpServer as Server
 from .dictionary import AcpDictionary
-from .questions import answer_to
+from .questions import AcpQuestions, answer_to
 from .serving import ServedCalls
 
 LISTING_SECONDS = 30.0
@@ -53,6 +57,26 @@ CAPABILITIES = Capabilities(
     },
 )
 
+KNOWN_PROGRAM = replace(
+    CAPABILITIES,
+    permissions="all",
+    fork=False,
+    allowed_tools=True,
+    disallowed_tools=True,
+    dry_run=True,
+    supervised=True,
+    confine=True,
+    exit_codes=True,
+    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
+    notes={
+        "tool_list": "the CLI does not tell which tools the model is offered",
+        "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
+        "cost": "the CLI reports tokens, not cost",
+        "max_budget": "the CLI reports tokens, not cost",
+    },
+)
+"""What holds of every CLI that we start over the protocol ourselves, with settings that make it ask."""
+
 
 def config(
     options: Options,
@@ -73,7 +97,7 @@ def config(
 
     dictionary.serves = serve
     dictionary.model = options.model or ""
-    served = ServedCalls(options, ask, dictionary.served_call, edits=edits, free=free)
+    served = ServedCalls(options, ask, dictionary.served_call, edits=edits, free=free, turn_of=lambda: dictionary.turns)
 
     async def decide(question: RequestPermission) -> PermissionAnswer:
         request = dictionary.request(question)
@@ -81,11 +105,11 @@ def config(
             decision = await ask(request)
             return None if isinstance(decision, Deny) and decision.interrupt else answer_to(question, decision)
         if free or (edits and is_free_edit(request, options)):
-            served.grant(request)
+            served.grant(request, question.session_id)
             return "allow_once"
         decision = await ask(request)
         if isinstance(decision, Allow):
-            served.grant(request)
+            served.grant(request, question.session_id)
             return "allow_once"  # we remember: what the agent remembered it would no longer ask about, nor we record
         return None if decision.interrupt else "reject_once"
 
@@ -164,3 +188,39 @@ def functions_of(options: Options) -> FunctionServer | None:
     """The server of the caller's own functions, where there are any."""
     server = options.mcp_servers.get(HOST)
     return server if isinstance(server, FunctionServer) else None
+
+
+async def open_launched(
+    start: Launch,
+    prompt: str,
+    options: Options,
+    settings: AcpSessionConfig,
+    questions: AcpQuestions,
+    *,
+    offered: ClientCapabilities | None = None,
+    profile: AcpProfile | None = None,
+    decide: AskPermission | None = None,
+) -> AcpSession:
+    """Start or resume a session of an agent that we know by name, with a launch of its own; ``questions`` learns of it.
+    ``decide``: who answers in its place."""
+    env = None if options.inherit_env else dict(options.env)
+    if options.inherit_env:
+        start = replace(start, env={**options.env, **start.env})
+    client = AcpClient(
+        start,
+        options.cwd,
+        env,
+        capabilities=offered if start.confinement is None else None,
+        profile=profile,
+        quiet=options.stall_after,
+    )
+    settings = replace(settings, can_use_tool=decide or questions.decide)
+    blocks = prompt_blocks(prompt, options)
+    if options.resume is None:
+        session = await client.create_session(blocks, settings)
+    elif options.fork:
+        session = await client.fork_session(options.resume, blocks, settings)
+    else:
+        session = await client.resume_session(options.resume, blocks, settings)
+    questions.session.set_result(weakref.ref(session))
+    return session

@@ -83,7 +83,10 @@ class AcpQuestions:
 
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
         await self.announced(question)
-        request = self._dictionary.request(question)
+        return await self.decide_about(question, self._dictionary.request(question))
+
+    async def decide_about(self, question: RequestPermission, request: PermissionRequest) -> PermissionAnswer:
+        """The same where the question was put into our words already."""
         if request.tool_name == "question":
             return self._answered(question, await self._ask(request))
         listed = not self._lists.limits or not self._lists.refusal(request)

@@ -13,11 +13,11 @@ from ...unified.options import Options
 from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
 from ..inspection import SignIn, inspected
 from .dictionary import ClaudeDictionary
-from .opening import check, client_of, open_session
+from .opening import check, client_of, models_of, open_session
 from .protected import PROTECTED
 from .recording import ClaudeRecordingReader, recognize_stream
 from .scripted import scripted_settings
-from .state import state_of
+from .state import TRANSCRIPT, state_of
 from .stored import list_stored, read_stored
 from .tools import TITLE, TOOLS
 from .trust import PROJECT_PATHS
@@ -86,7 +86,7 @@ AGENT = Agent(
     drivers={
         "stream": Driver(
             "stream", CAPABILITIES, ClaudeDictionary, ClaudeProtocol, open_session, (CanUseTool,),
-            ClaudeRecordingReader, check_version, recognize_stream, check,
+            ClaudeRecordingReader, check_version, recognize_stream, check, models=models_of,
         )
     },
     choose_driver=lambda options: "stream",
@@ -113,6 +113,7 @@ AGENT = Agent(
         },
     ),
     state=state_of,
+    transcript=TRANSCRIPT,
     project_paths=PROJECT_PATHS,
     package=Package("@anthropic-ai/claude-code", "2.1.197"),
     versions=VERSIONS,

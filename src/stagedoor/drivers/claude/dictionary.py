@@ -32,10 +32,12 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import kind_of
+from ...unified.images import image_notice, that_fit
 from ...unified.settings import AgentCommand, AgentReport
 from ...unified.tools import operation_of
 from ...wire import shapes
-from .tool_results import EDITORS, TodoPlan, change_in, outcome_of
+from .limits import limit_notice, with_quota
+from .tool_results import EDITORS, TodoPlan, change_in, images_of, outcome_of, shown_in
 from .tools import RENAMED, name_of, target_of
 from .turn_results import ApiFault, ClaudeSpending, Ending, broken_ending, ending_of
 
@@ -208,38 +210,37 @@ class ClaudeDictionary:
         thread = self._main if parent is None else self._thread(parent)
         out: list[Event] = []
         for block in message.blocks():
-            match block:
-                case blocks.TextBlock():
-                    out += thread.repetition_notice()
-                    thread.drop()
-                    if block.text and (block.text != NO_CONTENT or message.model != SYNTHETIC):
-                        self._text_length += len(block.text)
-                        out.append(Text(text=block.text, message_id=message.id, parent_tool_use_id=parent))
-                case blocks.ThinkingBlock():
-                    out += thread.repetition_notice()
-                    thread.drop()
-                    if block.thinking:
-                        out.append(Thinking(text=block.thinking, parent_tool_use_id=parent))
-                case blocks.ToolUseBlock() | blocks.ServerToolUseBlock():
-                    thread.drop()
-                    self._text_length = 0
-                    out.append(self._called(block, parent))
-                case blocks.ServerToolResultBlock():
-                    out.append(self._served(block, parent))
-                case blocks.ToolResultBlock():
-                    out += self._finished(block, None, parent)
-                case shapes.UnknownMessage():
-                    out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
-                case (
-                    blocks.RedactedThinkingBlock()
-                    | blocks.ImageBlock()
-                    | blocks.DocumentBlock()
-                    | blocks.ToolReferenceBlock()
-                ):
-                    pass
-                case _:
-                    assert_never(block)
+            out += BY_BLOCK[type(block)](self, block, message, thread)
         return out
+
+    def _text_block(self, block: blocks.TextBlock, message: blocks.ApiMessage, thread: Deltas) -> list[Event]:
+        out = thread.repetition_notice()
+        thread.drop()
+        if block.text and (block.text != NO_CONTENT or message.model != SYNTHETIC):
+            self._text_length += len(block.text)
+            out.append(Text(text=block.text, message_id=message.id, parent_tool_use_id=thread.parent))
+        return out
+
+    def _thinking_block(self, block: blocks.ThinkingBlock, message: blocks.ApiMessage, thread: Deltas) -> list[Event]:
+        out = thread.repetition_notice()
+        thread.drop()
+        if block.thinking:
+            out.append(Thinking(text=block.thinking, parent_tool_use_id=thread.parent))
+        return out
+
+    def _repeated_result(
+        self, block: blocks.ToolResultBlock, message: blocks.ApiMessage, thread: Deltas
+    ) -> list[Event]:
+        return self._finished(block, None, thread.parent)
+
+    def _unknown_block(self, block: shapes.UnknownMessage, *_: object) -> list[Event]:
+        return self._unknown(block)
+
+    def _image(self, block: blocks.ImageBlock, message: blocks.ApiMessage, thread: Deltas) -> list[Event]:
+        return [image_notice(image, thread.parent) for image in shown_in(block)]
+
+    def _for_the_model(self, block: object, *_: object) -> list[Event]:
+        return []  # a document, a thought that nobody may read
 
     def _failed(self, fault: ApiFault, parent: str | None) -> list[Event]:
         if parent is None:
@@ -247,33 +248,41 @@ class ClaudeDictionary:
             return []
         return [Error(kind=kind_of(fault.message), message=fault.message, parent_tool_use_id=parent)]
 
-    def _called(self, block: blocks.ToolUseBlock | blocks.ServerToolUseBlock, parent: str | None) -> ToolUse:
+    def _called(
+        self, block: blocks.ToolUseBlock | blocks.ServerToolUseBlock, message: blocks.ApiMessage, thread: Deltas
+    ) -> list[Event]:
+        thread.drop()
+        self._text_length = 0
         name = name_of(block.name)
         self._calls[block.id] = OpenCall(name, block.name, block.input)
         description = block.input.get("description")
-        return ToolUse(
-            tool_use_id=block.id,
-            name=name,
-            native_name=block.name,
-            input=block.input,
-            operation=operation_of(name),
-            target=target_of(name, block.name, block.input),
-            description=description if isinstance(description, str) else "",
-            parent_tool_use_id=parent,
-        )
+        return [
+            ToolUse(
+                tool_use_id=block.id,
+                name=name,
+                native_name=block.name,
+                input=block.input,
+                operation=operation_of(name),
+                target=target_of(name, block.name, block.input),
+                description=description if isinstance(description, str) else "",
+                parent_tool_use_id=thread.parent,
+            )
+        ]
 
-    def _served(self, block: blocks.ServerToolResultBlock, parent: str | None) -> ToolResult:
+    def _served(self, block: blocks.ServerToolResultBlock, message: blocks.ApiMessage, thread: Deltas) -> list[Event]:
         """The result of a call that the API carried out itself."""
         call = self._calls.pop(block.tool_use_id, None)
         content: object = msgspec.json.decode(block.content)
         failed = isinstance(content, dict) and "error_code" in content
-        return ToolResult(
-            tool_use_id=block.tool_use_id,
-            name=call.name if call is not None else "other",
-            status="error" if failed else "success",
-            output=bytes(block.content).decode("utf-8", "replace"),
-            parent_tool_use_id=parent,
-        )
+        return [
+            ToolResult(
+                tool_use_id=block.tool_use_id,
+                name=call.name if call is not None else "other",
+                status="error" if failed else "success",
+                output=bytes(block.content).decode("utf-8", "replace"),
+                parent_tool_use_id=thread.parent,
+            )
+        ]
 
     def _user(self, native: cli.User) -> list[Event]:
         if native.is_replay or native.is_synthetic:
@@ -282,25 +291,24 @@ class ClaudeDictionary:
         if isinstance(content, str):
             return _local(content)
         out: list[Event] = []
-        for block in content:
-            match block:
-                case blocks.ToolResultBlock():
-                    out += self._finished(block, native, native.parent_tool_use_id)
-                case shapes.UnknownMessage():
-                    out.append(Unrecognized(raw=block.raw.decode("utf-8", "replace"), why=block.why))
-                case _:
-                    pass  # a sub-agent's prompt, or the note of an interruption, which the result reports too
+        for block in content:  # else a sub-agent's prompt, or the note of an interruption, which the result reports too
+            if type(block) is blocks.ToolResultBlock:
+                out += self._finished(block, native, native.parent_tool_use_id)
+            elif type(block) is shapes.UnknownMessage:
+                out += self._unknown(block)
         return out
 
     def _finished(self, block: blocks.ToolResultBlock, native: cli.User | None, parent: str | None) -> list[Event]:
         call = self._calls.pop(block.tool_use_id, None) or OpenCall("other", "", {})
         report = blocks.NOTHING if native is None else native.tool_use_result
-        denied = block.tool_use_id in self._refused
-        self._refused.discard(block.tool_use_id)
+        denied = questioned = False
+        if block.tool_use_id in self._refused:
+            denied = True
+            self._refused.remove(block.tool_use_id)
+        if block.tool_use_id in self._questioned:
+            questioned = not self.prompted  # a recording may not show the answer; a session knows it
+            self._questioned.remove(block.tool_use_id)
         self._text_length = 0
-        # A recording may not show the answer; a session knows it.
-        questioned = block.tool_use_id in self._questioned and not self.prompted
-        self._questioned.discard(block.tool_use_id)
         outcome = outcome_of(
             call.native_name, block, report, denied=denied, questioned=questioned, recorded=not self.prompted
         )
@@ -325,6 +333,7 @@ class ClaudeDictionary:
                 output=outcome.output,
                 exit_code=outcome.exit_code,
                 duration_ms=outcome.duration_ms,
+                images=[] if isinstance(block.content, str) else that_fit(images_of(block)),
                 parent_tool_use_id=parent,
             )
         )
@@ -348,6 +357,9 @@ class ClaudeDictionary:
                 self._main.expect_repetition(self._text_length)
                 self._text_length = 0
                 return [*out, *_notice_events(native)]
+            case cli.RateLimitEvent():
+                quotas = with_quota(self.report.quotas, native.rate_limit_info)
+                self.report = msgspec.structs.replace(self.report, quotas=quotas)
             case cli.TaskStarted():
                 if native.tool_use_id is not None:
                     self._agents[native.task_id] = native.tool_use_id
@@ -451,7 +463,7 @@ class Deltas:
     """The block that one thread of the conversation (the main one, or a sub-agent's) is streaming."""
 
     def __init__(self, parent: str | None = None) -> None:
-        self._parent = parent
+        self.parent = parent
         self._message_id = ""
         self._kind = ""
         self._pieces: list[str] = []
@@ -464,13 +476,13 @@ class Deltas:
             if self._kind != "text":
                 return self._begin("text", text)
             self._pieces.append(text)
-            return [TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self._parent)]
+            return [TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self.parent)]
         if type(delta) is blocks.ThinkingBlockDelta:
             text = delta.thinking
             if self._kind != "thinking":
                 return self._begin("thinking", text)
             self._pieces.append(text)
-            return [ThinkingDelta(text=text, parent_tool_use_id=self._parent)]
+            return [ThinkingDelta(text=text, parent_tool_use_id=self.parent)]
         return []  # a call's input, a signature, a citation: all come again with the whole block
 
     def step(self, step: blocks.StreamStep) -> list[Event]:
@@ -497,8 +509,8 @@ class Deltas:
         if not joined:
             return []
         if kind == "text":
-            return [Text(text=joined, message_id=self._message_id, parent_tool_use_id=self._parent)]
-        return [Thinking(text=joined, parent_tool_use_id=self._parent)]
+            return [Text(text=joined, message_id=self._message_id, parent_tool_use_id=self.parent)]
+        return [Thinking(text=joined, parent_tool_use_id=self.parent)]
 
     def break_off(self) -> list[Event]:
         """The answer ends in the middle, and will be repeated: by a retry, or by another model."""
@@ -517,14 +529,14 @@ class Deltas:
         if not size:
             return []
         message = f"the answer broke off after {size} characters and starts again: what follows may repeat them"
-        return [Notice(level="warning", code="text_repeated", message=message, parent_tool_use_id=self._parent)]
+        return [Notice(level="warning", code="text_repeated", message=message, parent_tool_use_id=self.parent)]
 
     def _begin(self, kind: str, text: str) -> list[Event]:
         out = [*self.flush(), *self.repetition_notice()]
         self._kind, self._pieces = kind, [text]
         if kind == "text":
-            return [*out, TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self._parent)]
-        return [*out, ThinkingDelta(text=text, parent_tool_use_id=self._parent)]
+            return [*out, TextDelta(text=text, message_id=self._message_id, parent_tool_use_id=self.parent)]
+        return [*out, ThinkingDelta(text=text, parent_tool_use_id=self.parent)]
 
 
 _BY_KIND: dict[type, Callable[[ClaudeDictionary, Any], list[Event]]] = {
@@ -548,6 +560,21 @@ _BY_KIND: dict[type, Callable[[ClaudeDictionary, Any], list[Event]]] = {
 }
 """The kinds that are not mere notices. A table, as in the grammar: a ``match`` asks a struct for one class after the
 other."""
+
+BY_BLOCK: dict[type, Callable[[ClaudeDictionary, Any, blocks.ApiMessage, Deltas], list[Event]]] = {
+    blocks.TextBlock: ClaudeDictionary._text_block,
+    blocks.ThinkingBlock: ClaudeDictionary._thinking_block,
+    blocks.ToolUseBlock: ClaudeDictionary._called,
+    blocks.ServerToolUseBlock: ClaudeDictionary._called,
+    blocks.ServerToolResultBlock: ClaudeDictionary._served,
+    blocks.ToolResultBlock: ClaudeDictionary._repeated_result,
+    blocks.RedactedThinkingBlock: ClaudeDictionary._for_the_model,
+    blocks.ImageBlock: ClaudeDictionary._image,
+    blocks.DocumentBlock: ClaudeDictionary._for_the_model,
+    blocks.ToolReferenceBlock: ClaudeDictionary._for_the_model,
+    shapes.UnknownMessage: ClaudeDictionary._unknown_block,
+}
+"""What the model's message is made of."""
 
 
 # --------------------------------------------------------------------------------------- beside the conversation
@@ -586,10 +613,7 @@ def _notice_events(notice: cli.Notice) -> list[Event]:
             words = notice.stderr.strip() or notice.output.strip() or notice.outcome
             return [Notice(level="warning", code="hook_failed", message=f"{notice.hook_name}: {words}")]
         case cli.RateLimitEvent():
-            status = str(notice.rate_limit_info.get("status", ""))
-            if status in ("", "allowed"):
-                return []
-            return [Notice(level="warning", code="rate_limit", message=f"the rate limit is near, or reached: {status}")]
+            return limit_notice(notice.rate_limit_info)
         case cli.AuthStatus():
             return [] if notice.error is None else [Notice(level="error", code="sign_in", message=notice.error)]
         case cli.PromptSuggestion():

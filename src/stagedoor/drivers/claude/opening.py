@@ -24,6 +24,7 @@ from ...unified.options import FunctionServer, McpServer, Options
 from ...unified.tool_lists import MCP, ToolLists, tool_lists
 from ...unified.tools import operation_of
 from ..confinement import confinement_of
+from ..policing import is_policed
 from .dictionary import ClaudeDictionary
 from .rights import (
     EDITING,
@@ -67,6 +68,10 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Clau
             f"session {options.resume!r} belongs to {elsewhere}, not to {options.cwd}: open it with cwd={elsewhere!r}"
         )
         raise SessionNotFound(message) from missing
+
+
+async def models_of(session: ClaudeSession) -> list[str]:
+    return await session.models()
 
 
 def effort_of(options: Options) -> Effort | None:
@@ -180,7 +185,7 @@ def _hooks(
         return judge(name, operation_of(name), arguments, cwd=ground_of(options)).risk
 
     readers = frozenset(MCP.format(server=HOST, tool=tool.name) for tool in options.tools if tool.reads)
-    rules = HookJudge(rights.hook, risk, _is_policed(options), lists, readers)
+    rules = HookJudge(rights.hook, risk, is_policed(options), lists, readers)
 
     async def before_tool(call: HookCallback) -> Mapping[str, Any]:
         tool = str(call.input.get("tool_name", ""))
@@ -203,16 +208,6 @@ def _is_inside(arguments: Mapping[str, Any], cwd: str) -> bool:
     path = arguments.get("file_path", arguments.get("notebook_path"))
     place = Path(cwd, path).resolve() if isinstance(path, str) else None
     return place is not None and place.is_relative_to(Path(cwd).resolve())
-
-
-def _is_policed(options: Options) -> bool:
-    """Whether the caller brings rules beside those of the tier and the modes."""
-    if options.policy is None:
-        return False
-    from ...permissions.policy import built_in
-
-    own_rules = built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
-    return bool(options.policy != own_rules)
 
 
 def _server(server: McpServer) -> dict[str, Any]:

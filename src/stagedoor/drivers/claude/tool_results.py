@@ -8,9 +8,10 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ...agents.claude.blocks import ToolResultBlock
+from ...agents.claude.blocks import ImageBlock, TextBlock, ToolResultBlock
 from ...unified.diffs import change_of, diff_of
-from ...unified.events import FileChange, Plan, PlanItem, ToolStatus
+from ...unified.events import FileChange, Plan, PlanItem, ShownImage, ToolStatus
+from ...unified.images import image_in, marks_of
 from ...wire.shapes import decode_or_reason
 
 # ------------------------------------------------------------------------- status, exit code and output of a call
@@ -33,7 +34,7 @@ _WORDED = frozenset({"Bash", "Write", "Edit", "MultiEdit", "NotebookEdit"})
 _SILENT = "(Bash completed with no output)"
 
 
-class _CommandReport(msgspec.Struct, rename="camel"):
+class _CommandReport(msgspec.Struct, gc=False, rename="camel"):
     """What a command's report adds to the block, which holds the output as well."""
 
     background_task_id: Any = None
@@ -53,6 +54,7 @@ class _DurationReport(msgspec.Struct, rename="camel"):
     total_duration_ms: Any = None
 
 
+OBJECT = ord("{")
 _COMMAND = msgspec.json.Decoder(_CommandReport)
 _SUBAGENT = msgspec.json.Decoder(_SubagentReport)
 _DURATION = msgspec.json.Decoder(_DurationReport)
@@ -64,17 +66,44 @@ Shape = TypeVar("Shape")
 
 def _read(decoder: msgspec.json.Decoder[Shape], report: msgspec.Raw) -> Shape | None:
     """``None`` for a report that is not there, and for one that is a text: it says why there is none."""
-    if bytes(memoryview(report)[:1]) != b"{":
+    if memoryview(report)[0] != OBJECT:
         return None
     decoded = decode_or_reason(decoder, report)
     return None if isinstance(decoded, str) else decoded
 
 
-class CallOutcome(msgspec.Struct, frozen=True):
+class CallOutcome(msgspec.Struct, frozen=True, gc=False):
     status: ToolStatus
     output: str
     exit_code: int | None = None
     duration_ms: float | None = None
+
+
+def images_of(result: ToolResultBlock) -> list[ShownImage]:
+    if isinstance(result.content, str):
+        return []
+    return [image for block in result.blocks() if isinstance(block, ImageBlock) for image in shown_in(block)]
+
+
+def shown_in(block: ImageBlock) -> list[ShownImage]:
+    image = image_in({"type": "image", "source": block.source})
+    return [] if image is None else [image]
+
+
+def _words_of(result: ToolResultBlock) -> str:
+    """Its text, with the images named in their places."""
+    if isinstance(result.content, str):
+        return result.content
+    words: list[str] = []
+    for block in result.blocks():
+        match block:
+            case TextBlock(text=text):
+                words.append(text)
+            case ImageBlock():
+                words += marks_of(shown_in(block))
+            case _:
+                pass
+    return "\n".join(words)
 
 
 def outcome_of(
@@ -94,15 +123,16 @@ def outcome_of(
     recording), so a failure that no running tool words is the refusal. ``recorded``: this is a recording, in which
     there may have been a question that it does not show (a permission tool of an MCP server).
     """
-    output = result.content if isinstance(result.content, str) else result.text
+    output = _words_of(result)
     failed = bool(result.is_error)
-    wrapped = _WRAPPED.match(output) if failed else None
-    if wrapped is not None:
-        output = wrapped[1]
-    unworded = wrapped is None and not EXIT_CODE.match(output)
-    unseen = recorded and tool in _WORDED and not output.startswith(_INTERRUPTED)
-    if failed and (denied or _DENIED.match(output) or (unworded and (questioned or unseen))):
-        return CallOutcome("denied", output)
+    if failed:
+        wrapped = _WRAPPED.match(output)
+        if wrapped is not None:
+            output = wrapped[1]
+        unworded = wrapped is None and not EXIT_CODE.match(output)
+        unseen = recorded and tool in _WORDED and not output.startswith(_INTERRUPTED)
+        if denied or _DENIED.match(output) or (unworded and (questioned or unseen)):
+            return CallOutcome("denied", output)
     if tool == "Bash":
         return _command(output, report, failed=failed)
     if tool in ("Agent", "Task") and not failed:

@@ -21,12 +21,12 @@ from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSet
 from ..inspection import SignIn, inspected
 from .app_server_dictionary import AppServerDictionary
 from .exec_dictionary import ExecDictionary
-from .opening import choose_driver, client_of, open_app_server, open_exec
+from .opening import choose_driver, client_of, models_of, open_app_server, open_exec
 from .protected import PROTECTED
 from .recording import AppServerRecordingReader, recognize_app_server, recognize_exec
 from .rights import check_exec
 from .scripted import scripted_settings
-from .state import state_of
+from .state import TRANSCRIPT, state_of
 from .stored import list_stored, read_stored
 from .trust import PROJECT_PATHS
 from .withholding import OWN_TOOLS, TITLE
@@ -138,6 +138,7 @@ AGENT = Agent(
             AppServerRecordingReader,
             check_version,
             recognize_app_server,
+            models=models_of,
         ),
         "exec": Driver(
             "exec",
@@ -148,6 +149,7 @@ AGENT = Agent(
             check_version=check_version,
             recognize=recognize_exec,
             check=check_exec,
+            models=models_of,
         ),
     },
     choose_driver=choose_driver,
@@ -169,6 +171,7 @@ AGENT = Agent(
         },
     ),
     state=state_of,
+    transcript=TRANSCRIPT,
     project_paths=PROJECT_PATHS,
     package=Package("@openai/codex", "0.166.0"),
     versions=VERSIONS,

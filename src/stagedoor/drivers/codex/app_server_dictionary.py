@@ -24,6 +24,7 @@ from ...unified.events import (
     PermissionRequest,
     Plan,
     PlanItem,
+    ShownImage,
     Status,
     Text,
     TextDelta,
@@ -39,8 +40,10 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import no_answer
+from ...unified.images import image_of_content, images_in, marks_of, that_fit
 from ...unified.settings import AgentReport, QuotaWindow
 from ...wire import shapes
+from ...wire.fitting import whole_number
 from .endings import REPEATED, error_of, exit_error, retry_of, structured, unrecognized, usage_of
 from .tools import (
     agent_use,
@@ -262,6 +265,7 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
     code: int | None = None
     duration: float | None = None
     output = fault = status = ""
+    images: list[ShownImage] = []
     match item:
         case threads.CommandExecutionThreadItem():
             output, code, status, duration = item.aggregated_output or "", item.exit_code, item.status, item.duration_ms
@@ -271,9 +275,10 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
             fault = item.error.message if item.error is not None else ""
             result = item.result
             output = fault or ("" if result is None else mcp_text(result.content, result.structured_content))
+            images = [] if result is None else images_in(result.content)
             status, duration = item.status, item.duration_ms
         case threads.DynamicToolCallThreadItem():
-            output = text_of(item.content_items)
+            output, images = text_of(item.content_items), images_in(item.content_items)
             status, duration = item.status if item.success is not False else "failed", item.duration_ms
         case threads.CollabAgentToolCallThreadItem():
             output = "\n".join(state.message for state in item.agents_states.values() if state.message)
@@ -284,6 +289,9 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
             output = item.path
         case threads.ImageGenerationThreadItem():
             output, status = item.saved_path or "", item.status
+            generated = image_of_content(item.result)
+            images = [] if generated is None else [generated]
+            output = output or "\n".join(marks_of(images))
         case _:
             assert_never(item)
     return ToolResult(
@@ -293,6 +301,7 @@ def _result(use: ToolUse, item: CallItem) -> ToolResult:
         output=output,
         exit_code=code,
         duration_ms=duration or None,  # 0 is what it says of a command that was asked about
+        images=that_fit(images),
     )
 
 
@@ -678,9 +687,10 @@ def _advice(code: str, summary: str, details: str | None) -> Notice:
 
 def quota_of(window: Mapping[str, Any]) -> QuotaWindow | None:
     """A window of the account's limits, if it says how much is used."""
-    used, minutes, resets = (window.get(name) for name in ("usedPercent", "windowDurationMins", "resetsAt"))
+    used = window.get("usedPercent")
+    minutes, resets = (whole_number(window.get(name)) for name in ("windowDurationMins", "resetsAt"))
     if not isinstance(used, int | float):
         return None
-    hours = minutes // 60 if isinstance(minutes, int) else 0
+    hours = (minutes or 0) // 60
     name = f"{hours // 24} days" if hours >= 48 else f"{hours} hours" if hours else "limit"
-    return QuotaWindow(name=name, used_percent=used, resets_at=resets * 1000 if isinstance(resets, int) else None)
+    return QuotaWindow(name=name, used_percent=used, resets_at=None if resets is None else resets * 1000)

@@ -14,6 +14,7 @@ from ...unified.events import (
     Notice,
     Plan,
     PlanItem,
+    ShownImage,
     Text,
     Thinking,
     ToolProgress,
@@ -26,6 +27,7 @@ from ...unified.events import (
     stalled,
 )
 from ...unified.faults import no_answer
+from ...unified.images import images_in, that_fit
 from ...wire import shapes
 from .endings import REPEATED, exit_error, retry_of, structured, turn_error, unrecognized, usage_of
 from .tools import (
@@ -297,6 +299,7 @@ def _result(
 ) -> ToolResult:
     code: int | None = None
     fault = ""
+    images: list[ShownImage] = []
     match item:
         case events.CommandExecutionItem():
             output, code, status = item.aggregated_output, item.exit_code, item.status or status
@@ -308,6 +311,7 @@ def _result(
             fault = item.error.message if item.error is not None else ""
             result = item.result if item.result is not None else item.tool_result
             output, status = fault or _content(result), item.status or status
+            images = images_in(record(result).get("content", result))
         case events.WebSearchItem():
             output = text_of(item.results) if item.results else ""
         case events.CollabToolCallItem():
@@ -321,6 +325,7 @@ def _result(
         status=status_of(status, exit_code=code, error=fault),
         output=output,
         exit_code=code,
+        images=that_fit(images),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from ...agents.codex.app_server import CodexAppServer
 from ...agents.codex.client import CodexClient, CodexSession
 from ...agents.codex.commands import Accept, Answers, CancelTurn, Decision, Decline
 from ...agents.codex.config import CodexSessionConfig
@@ -52,6 +53,19 @@ async def open_app_server(prompt: str, options: Options, ask: Ask, dictionary: A
     if isinstance(session, CodexThread):
         decisions.thread.set_result(weakref.ref(session))
     return session
+
+
+async def models_of(session: CodexSession) -> list[str]:
+    """Those that its app-server names. ``exec`` names none: an app-server is started to ask it."""
+    if isinstance(session, CodexThread):
+        return await _names_of_models(session.server)
+    client = CodexClient(session.cwd, session.executable, session.env)
+    async with await client.start_server(session.config) as server:
+        return await _names_of_models(server)
+
+
+async def _names_of_models(server: CodexAppServer) -> list[str]:
+    return [model.id for model in await server.models() if not model.hidden]
 
 
 def client_of(options: Options) -> CodexClient:

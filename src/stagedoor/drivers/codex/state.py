@@ -6,8 +6,12 @@ from collections.abc import Mapping
 
 from ...agents.codex.locate import codex_home
 from ..agent import StateFolders
+from ..transcripts import Transcript
 
 SETTINGS = ("config.toml", "hooks.json", "rules/", "prompts/", "agents/", "plugins/")
+
+
+TRANSCRIPT = Transcript(lambda cwd, env: codex_home(env), ("sessions/*/*/*/rollout-*-{id}.jsonl",))
 
 
 def state_of(env: Mapping[str, str]) -> StateFolders:

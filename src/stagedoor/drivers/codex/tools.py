@@ -14,6 +14,7 @@ from ...agents.codex.questions import Question
 from ...agents.codex.threads import FileUpdateChange, PatchChangeKind
 from ...unified.diffs import change_of
 from ...unified.events import FileChange, Operation, PermissionRequest, ToolName, ToolStatus, ToolUse
+from ...unified.images import image_in, marks_of
 from ...unified.tools import operation_of
 
 NAMES: dict[str, ToolName] = {
@@ -154,7 +155,7 @@ def record(value: object) -> dict[str, Any]:
 
 
 def text_of(content: object) -> str:
-    """The text of a tool's content blocks; what is not text becomes JSON."""
+    """The text of a tool's content blocks; an image is named, what else is not text becomes JSON."""
     if content is None or isinstance(content, str):
         return content or ""
     blocks = cast("list[object]", content) if isinstance(content, list) else [content]
@@ -173,7 +174,8 @@ def _block(block: object) -> str:
         case {"text": str(text)}:
             return text
         case _:
-            return msgspec.json.encode(block).decode()
+            image = image_in(block)
+            return msgspec.json.encode(block).decode() if image is None else marks_of([image])[0]
 
 
 # -------------------------------------------------------------------------------------------------------------- patches

@@ -1,6 +1,8 @@
 """Codex's own tools, and what takes each of them away: it has switches for most, and asks about the rest.
 
 Codex never asks about a web search, which runs at the provider: it is switched off unless tier and policy allow it.
+Nor about what is typed into a command that runs (``write_stdin``): whoever allowed ``sh`` once would have allowed all
+that is typed into it. Where commands are asked about, they therefore get no input, and each runs to its end.
 MCP servers of the user's own configuration are held like those of the caller: their tools are asked about wherever
 commands are, whatever that configuration approves beforehand.
 """
@@ -11,13 +13,14 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from ...mcp import tools_only
-from ...unified.events import PermissionRequest, ToolName
+from ...unified.events import PermissionRequest, Risk, ToolName
 from ...unified.options import Options
 from ...unified.tool_lists import AgentTool, ToolLists, tool_lists
 from ...unified.tools import operation_of
+from ..policing import without_denied_tools
 
 TITLE = "Codex CLI"
 _AGENTS = (
@@ -26,7 +29,7 @@ _AGENTS = (
 )  # fmt: skip
 OWN_TOOLS: tuple[AgentTool, ...] = (
     AgentTool("exec_command", "shell", ("files", "network", "process")),
-    AgentTool("write_stdin", "shell", ("process",)),
+    AgentTool("write_stdin", "shell", ("files", "network", "process"), "withheld"),
     AgentTool("shell", "shell", ("files", "network", "process")),
     AgentTool("shell_command", "shell", ("files", "network", "process")),
     AgentTool("local_shell", "shell", ("files", "network", "process")),
@@ -61,7 +64,7 @@ SHELL_FEATURES = ("shell_tool", "unified_exec")
 """Without these the model has no shell, in code mode neither."""
 _FEATURES: dict[str, tuple[str, ...]] = {
     "exec_command": SHELL_FEATURES,
-    "write_stdin": SHELL_FEATURES,
+    "write_stdin": ("unified_exec_tty",),
     "shell": SHELL_FEATURES,
     "shell_command": SHELL_FEATURES,
     "local_shell": SHELL_FEATURES,
@@ -84,7 +87,7 @@ _SETTINGS: dict[str, Mapping[str, Any]] = {
 
 
 def lists_of(options: Options) -> ToolLists:
-    return tool_lists(options, OWN_TOOLS, agent=TITLE)
+    return tool_lists(without_denied_tools(options, OWN_TOOLS, "codex"), OWN_TOOLS, agent=TITLE)
 
 
 def features_off(names: Iterable[str]) -> tuple[str, ...]:
@@ -103,19 +106,24 @@ def unasked_tools_off(options: Options) -> tuple[str, ...]:
     if options.tier == "dry-run" or options.sandbox == "readOnly":
         return tuple(tool.name for tool in unasked)
     from ...permissions.policy import built_in
+    from ...permissions.risk.judge import RiskVerdict
 
     policy = options.policy or built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox)
 
-    def decided(tool: AgentTool, word: ToolName) -> str:
+    def decided(tool: AgentTool, word: ToolName) -> set[str]:
         request = PermissionRequest(
             request_id="", tool_name=word, native_name=tool.name, operation=operation_of(word), agent="codex"
         )
-        return str(policy.decide(request, options.cwd).action)
+        verdicts: list[RiskVerdict | None] = [None]
+        if word == "shell":  # what is typed may be of any risk, and nobody reads it first
+            unread = ("what is typed into the command is not known",)
+            verdicts += [RiskVerdict(risk, unread, problems=unread) for risk in get_args(Risk)]
+        return {str(policy.decide(request, options.cwd, verdict=verdict).action) for verdict in verdicts}
 
     return tuple(
         tool.name
         for tool in unasked
-        if decided(tool, tool.kind) != "allow" or any(decided(tool, word) == "deny" for word in tool.also)
+        if decided(tool, tool.kind) != {"allow"} or any("deny" in decided(tool, word) for word in tool.also)
     )
 
 

@@ -2,80 +2,45 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from ...agents.acp import RequestPermission
 from ...agents.acp.protocol import AcpProtocol
-from ...transports.versions import CheckedVersion
-from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
+from ..acp.opening import KNOWN_PROGRAM
 from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..acp.settings import AcpSettings
-from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
-from ..inspection import SignIn, inspected
+from ..agent import Agent, ArgumentRules, Driver, Package, ScriptedSetup
+from ..inspection import inspection
 from .dictionary import CopilotDictionary
 from .opening import INSTALL, VERSIONS, check, check_version, find, open_session, program_of
 from .protected import PROTECTED
 from .scripted import scripted_settings
-from .state import state_of, user_folder
+from .sign_in import sign_in
+from .state import state_of
 from .stored import list_stored, read_stored
 from .tools import MCP_NAME, OWN_TOOLS, TITLE
 from .trust import PROJECT_PATHS
 
 CAPABILITIES = replace(
-    CAPABILITIES_OF_ACP,
+    KNOWN_PROGRAM,
     plan=False,
-    permissions="all",
     subagents=True,
-    fork=False,
     images=True,
-    allowed_tools=True,
-    disallowed_tools=True,
-    dry_run=True,
-    supervised=True,
-    confine=True,
-    exit_codes=True,
     effort=True,
-    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
-        "tool_list": "the CLI does not tell which tools the model is offered",
+        **KNOWN_PROGRAM.notes,
         "permissions": "every call that acts, and files outside the workspace",
         "plan": "the CLI keeps its plan in a database of its own and shows none of it",
         "deny_message": "the CLI ends its turn when a call is refused, and the model is not told why",
-        "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "remember_session": "remembered by Stagedoor, for the same tool and target: the CLI would remember more than "
         "that",
         "fork": "the CLI cannot branch a stored session",
-        "cost": "the CLI reports tokens, not cost",
-        "max_budget": "the CLI reports tokens, not cost",
         "sandbox": "readOnly offers the reading tools alone, workspaceWrite is confine='workspace'",
     },
 )
-TOKENS = ("COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL")
 
 
-def sign_in(env: Mapping[str, str]) -> SignIn:
-    """Whether the CLI has what it needs to reach a model. No model is called."""
-    if any(env.get(name) for name in TOKENS):
-        return True, "", ""
-    if (user_folder(env) / "config.json").exists():
-        return None, "", ""  # it may have signed in: what it needs is in the system's keychain
-    fix = "run copilot login, or set COPILOT_GITHUB_TOKEN, or COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL"
-    return False, "Copilot CLI is not signed in", fix
-
-
-async def inspect(env: Mapping[str, str] | None) -> Presence:
-    environ = os.environ if env is None else env
-
-    async def version() -> CheckedVersion:
-        return await VERSIONS.check(program_of(find(None, env)), env=env)
-
-    return await inspected(AGENT, lambda: find(None, env), version, lambda: sign_in(environ))
-
-
-AGENT = Agent(
+AGENT: Agent = Agent(
     name="copilot",
     title=TITLE,
     install=INSTALL,
@@ -97,7 +62,7 @@ AGENT = Agent(
     choose_driver=lambda options: "acp",
     list_stored=list_stored,
     read_stored=read_stored,
-    inspect=inspect,
+    inspect=inspection(lambda: AGENT, find, sign_in, program_of),
     tools=OWN_TOOLS,
     mcp_name=MCP_NAME,
     protected=PROTECTED,

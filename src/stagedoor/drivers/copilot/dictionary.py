@@ -22,8 +22,10 @@ from ...agents.acp.updates import (
     TextContent,
     ToolCallUpdate,
 )
+from ...unified.diffs import lines_of
 from ...unified.events import Error, Event, FileChange, Notice, PermissionRequest, Retry, TurnCompleted
 from ...unified.faults import kind_of
+from ...wire.fitting import whole_number
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.held_calls import Call
 from .records import CopilotFailure, CopilotLine
@@ -35,10 +37,10 @@ NAME, PARENT = "toolName", "parentToolCallId"
 """What we put beside a call for the protocol's dictionary."""
 
 
-def _exit_code(raw_output: object) -> int | None:
+def _exit_code(raw_output: Any) -> int | None:
     match raw_output:
-        case {"contents": [{"type": "shell_exit", "exitCode": int(code)}, *_]}:  # pyright: ignore[reportUnknownVariableType]
-            return code
+        case {"contents": [{"type": "shell_exit", "exitCode": code}, *_]}:
+            return whole_number(code)
         case _:
             return None
 
@@ -87,7 +89,7 @@ class CopilotDictionary:
                 return []
             case CopilotLine():
                 return self._line(native)
-            case SessionUpdate(replayed=True):
+            case SessionUpdate(replayed=True) | SessionUpdate(late=True):
                 return self.protocol.translate(native)
             case SessionUpdate(update=AgentThoughtChunk() as chunk) if self._tasks:
                 return self.protocol.translate(replace(native, update=self._below(chunk)))
@@ -255,8 +257,8 @@ def _whole_change(change: FileChange, diff: str) -> FileChange:
     """What it shows of an edit is the piece that was replaced; its records of the call have the change in its place."""
     if change.change == "created":
         return change
-    lines = diff.splitlines(keepends=True)
+    lines = lines_of(diff)
     hunks = next((number for number, line in enumerate(lines) if line.startswith("@@")), len(lines))
-    header = change.diff.splitlines(keepends=True)[:2]
+    header = lines_of(change.diff)[:2]
     shown = "".join((*header, *lines[hunks:])) if hunks < len(lines) else change.diff
     return replace(change, diff=shown, before=None, after=None)

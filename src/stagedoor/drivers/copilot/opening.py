@@ -31,10 +31,10 @@ from ...transports.versions import CheckedVersion, ProvenVersions
 from ...unified.decisions import Ask
 from ...unified.options import FunctionServer, McpServer, Options
 from ...unified.tool_lists import ToolLists, tool_lists
-from ..acp.launched import open_launched
-from ..acp.opening import LISTING_SECONDS, config, functions_of
+from ..acp.opening import LISTING_SECONDS, config, functions_of, open_launched
 from ..acp.questions import AcpQuestions, stance_of
 from ..confinement import confinement_of, environ_of
+from ..policing import without_denied_tools
 from .dictionary import CopilotDictionary
 from .records import records_file
 from .session import CopilotSession
@@ -72,6 +72,7 @@ async def check_version(options: Options) -> CheckedVersion:
 
 
 def lists_of(options: Options) -> ToolLists:
+    options = without_denied_tools(options, OWN_TOOLS, "copilot")
     return tool_lists(options, OWN_TOOLS, agent=TITLE, mcp_name=MCP_NAME)
 
 

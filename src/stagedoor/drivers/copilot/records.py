@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...wire.fitting import whole_number
 from ..stored import NewLines, table, text
 from .state import user_folder
 
@@ -66,7 +67,7 @@ def _add(new: NewRecords, kind: str, content: dict[str, object]) -> None:
                 CopilotFailure(
                     message=text(content.get("message")),
                     error_type=text(content.get("errorType")),
-                    status=status if isinstance(status, int) else None,
+                    status=whole_number(status),
                 )
             )
         case _:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...unified.events import Error, Event, Text, TurnStarted
 from ...unified.faults import kind_of
+from ...wire.fitting import whole_number
 from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, milliseconds, table, text, used
 from .state import user_folder
@@ -84,9 +85,7 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
             case "session.error":
                 message = text(content.get("message"))
                 status = content.get("statusCode")
-                yield Error(
-                    kind=kind_of(message, status if isinstance(status, int) else None), message=message, timestamp=at
-                )
+                yield Error(kind=kind_of(message, whole_number(status)), message=message, timestamp=at)
             case _:
                 pass
 

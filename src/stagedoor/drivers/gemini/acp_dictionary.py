@@ -90,10 +90,14 @@ class GeminiAcpDictionary:
                 return []
             case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False) if chunk.text.startswith(MODE):
                 return self._protocol.translate(native)  # a mode that changes is no sign that the agent continues
-            case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False):
+            case SessionUpdate(update=AgentMessageChunk() as chunk, replayed=False, late=False):
                 self._thinking = False
                 return [*self._close_call(None), *self._refusals(native), *self._text(chunk)]
-            case SessionUpdate(replayed=True) | SessionUpdate(update=AvailableCommandsUpdate()):
+            case (
+                SessionUpdate(replayed=True)
+                | SessionUpdate(late=True)
+                | SessionUpdate(update=AvailableCommandsUpdate())
+            ):
                 return self._protocol.translate(native)
             case SessionUpdate(update=AgentThoughtChunk() as chunk):
                 return [*self._close_call(None), *self._refusals(native), *self._thought(native, chunk)]

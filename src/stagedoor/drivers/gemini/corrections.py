@@ -13,6 +13,7 @@ from ...agents.gemini.records import FileDiff, ToolDetails
 from ...unified.diffs import change_of, diff_of
 from ...unified.events import Error, Event, FileChange, Notice, Plan, PlanItem, ToolResult
 from ...unified.faults import kind_of
+from ...unified.images import images_in, that_fit
 from .tools import NAMES
 
 _DENIED = re.compile(
@@ -65,7 +66,8 @@ def _detailed(
     # What is shown of most tools is a summary ("Found 2 files"); the model got the whole. A command is shown whole.
     if isinstance(output, str) and result.status == "success" and result.name != "shell":
         result = replace(result, output=_UNTRUSTED.sub(r"\1", output))
-    return replace(result, exit_code=details.exit_code), changes
+    images = that_fit(images_in(details.parts)) or result.images
+    return replace(result, exit_code=details.exit_code, images=images), changes
 
 
 def _change(diff: FileDiff, tool_use_id: str) -> FileChange:

@@ -28,6 +28,7 @@ from ...agents.gemini.policy import Decision, PolicyRule
 from ...mcp.functions import HOST
 from ...unified.options import Approval, Options, Tier
 from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
+from ..policing import without_denied_tools
 from .tools import MCP_NAME, OWN_TOOLS, TITLE
 
 Stance = Literal["read", "ask", "edit", "act"]
@@ -63,6 +64,7 @@ def stance_of(options: Options) -> Stance:
 
 
 def lists_of(options: Options) -> ToolLists:
+    options = without_denied_tools(options, OWN_TOOLS, "gemini")
     return tool_lists(options, OWN_TOOLS, agent=TITLE, mcp_name=MCP_NAME)
 
 

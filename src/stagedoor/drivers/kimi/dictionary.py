@@ -8,17 +8,28 @@ comes in as events of our own.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from ...agents.acp.requests import RequestPermission
+from ...agents.acp.config import ServedRequest
+from ...agents.acp.requests import CreateTerminal, ReadTextFile, RequestPermission
 from ...agents.acp.responses import AcpUsage, PromptResponse
-from ...agents.acp.updates import AcpToolCall, Content, DiffContent, SessionUpdate, TextContent, ToolCallUpdate
+from ...agents.acp.updates import (
+    AcpToolCall,
+    Content,
+    DiffContent,
+    SessionUpdate,
+    TerminalContent,
+    TextContent,
+    ToolCallUpdate,
+)
 from ...unified.events import Error, Event, FileChange, Notice, PermissionRequest, ToolResult, TurnCompleted
 from ...unified.faults import kind_of
-from ..acp.dictionary import AcpDictionary, Manner
+from ...wire.fitting import whole_number
+from ..acp.dictionary import OURS, AcpDictionary, Manner
 from ..acp.held_calls import Call, HeldCalls
 from .records import KimiTurn, NativeEvent
 from .tools import TOOLS
@@ -33,10 +44,10 @@ NO_ROOM = "Compaction failed"
 CUT_SHORT = "…"
 
 
-def _exit_code(raw_output: object) -> int | None:
+def _exit_code(raw_output: Any) -> int | None:
     match raw_output:
-        case {"exitCode": int(code)}:
-            return code
+        case {"exitCode": code}:
+            return whole_number(code)
         case _:
             return None
 
@@ -64,7 +75,7 @@ class KimiDictionary:
             case KimiTurn():
                 self._turn = native
                 return []
-            case SessionUpdate(replayed=True):
+            case SessionUpdate(replayed=True) | SessionUpdate(late=True):
                 return self.protocol.translate(native)
             case SessionUpdate(update=AcpToolCall() as call):
                 self._names[call.tool_call_id] = call.title  # its first title is its name
@@ -107,12 +118,16 @@ class KimiDictionary:
         """What was decided about a call. Of a sub-agent's it tells nothing more."""
         self._below[call_id] = (self._below.get(call_id, ("", None))[0], allowed)
 
-    def call_of(self, path: str) -> str:
-        """The call that is writing this file now; empty: nobody announced one."""
+    def call_of(self, request: ServedRequest, place_of: Callable[[str], str]) -> str:
+        """The call that this is done for now; empty: nobody announced one. ``place_of``: where a path leads to."""
+        if isinstance(request, CreateTerminal):
+            call_id = self.protocol.served_call(request)
+            return "" if call_id.startswith(OURS) else call_id
+        names = ("Read", "Write", "Edit") if isinstance(request, ReadTextFile) else ("Write", "Edit")
         calls = (
             call_id
             for call_id, arguments in self._arguments.items()
-            if arguments.get("path") == path and self._names.get(call_id) in ("Write", "Edit")
+            if self._names.get(call_id) in names and place_of(str(arguments.get("path", ""))) == request.path
         )
         return next(calls, "")
 
@@ -183,7 +198,7 @@ class KimiDictionary:
     def _plain(self, call: Call, *, finished: bool) -> Call:
         """``call`` as other agents send it: what it shows while it runs are its arguments, not output."""
         name, arguments = self._names.get(call.tool_call_id, ""), self._arguments.get(call.tool_call_id)
-        content = [raw for raw, one in _pairs(call) if finished or isinstance(one, DiffContent)]
+        content = [raw for raw, one in _pairs(call) if finished or isinstance(one, DiffContent | TerminalContent)]
         raw_output: Any = call.raw_output
         match raw_output:
             case str(output) if name == "Bash" and finished:
@@ -211,9 +226,13 @@ class KimiDictionary:
             known.clear()
         usage = turn.usage if turn is not None and turn.usage != AcpUsage() else native.usage
         events = self.protocol.translate(replace(native, usage=usage))
-        if turn is None or not turn.failed or native.stop_reason != "end_turn":
+        silent = any(isinstance(event, Notice) and event.code == "no_answer" for event in events)
+        turn = turn or KimiTurn()
+        # Of a turn that went well there is an answer, or a record that says so: else it is a failure without a word.
+        failed = turn.failed or (silent and not turn.ended)
+        if not failed or native.stop_reason != "end_turn":
             return events
-        message = turn.message or "the turn failed, and Kimi Code does not say why"
+        message = turn.message or "the turn ended without an answer: this is how Kimi Code ends one that failed"
         out: list[Event] = []
         for event in events:
             match event:

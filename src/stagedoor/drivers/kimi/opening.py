@@ -14,19 +14,18 @@ from msgspec.structs import replace
 from ...agents.acp import PermissionAnswer, RequestPermission
 from ...agents.acp import launch as acp_launch
 from ...agents.acp.commands import ClientCapabilities
-from ...agents.acp.requests import WriteTextFile
+from ...agents.acp.config import ServedRequest
+from ...agents.acp.requests import ReadTextFile
 from ...errors import NotSupported
-from ...permissions.ground import is_free_edit
 from ...transports.executables import find_executable
 from ...transports.launch import EndInput, Launch
 from ...transports.versions import CheckedVersion, ProvenVersions
-from ...unified.decisions import Allow, Ask
-from ...unified.events import PermissionRequest
+from ...unified.decisions import Ask
 from ...unified.options import Options
-from ..acp.launched import open_launched
-from ..acp.opening import config
+from ..acp.opening import config, open_launched
 from ..acp.questions import AcpQuestions, stance_of
 from ..acp.retries import watch_retries
+from ..acp.serving import ServedCalls
 from ..agent import StateFolders
 from ..confinement import confinement_of, environ_of, is_confined
 from .dictionary import KimiDictionary
@@ -86,58 +85,50 @@ def _with_home(env: Mapping[str, str], home: Path) -> StateFolders:
 
 
 class KimiQuestions:
-    """Decides about what the CLI asks, and about the files that it writes through us. What was asked about by the one
-    way is not asked about by the other."""
+    """Decides about what the CLI asks, and about the files and commands that it leaves to us. What was asked about by
+    the one way is not asked about by the other."""
 
     def __init__(self, options: Options, ask: Ask, dictionary: KimiDictionary, plain: AcpQuestions) -> None:
         self._options = options
-        self._ask = ask
         self._dictionary = dictionary
         self._plain = plain
         self._stance = stance_of(options)
-        self._allowed: list[str] = []
+        edits = self._stance == "edit" and not lists_of(options).limits
+        self._served = ServedCalls(
+            options,
+            ask,
+            self._call_of,
+            edits=edits,
+            free=False,
+            turn_of=lambda: dictionary.protocol.turns,
+            interrupt=plain.interrupt,
+        )
 
     async def decide(self, question: RequestPermission) -> PermissionAnswer:
         await self._plain.announced(question)
         if self._stance != "act" and self._dictionary.hides_command(question):
             self._dictionary.answered(question.tool_call.tool_call_id, allowed=False)
             return "reject_once"  # nobody can decide about the half of a command
-        answer = await self._plain.decide(question)
-        request = self._dictionary.request(question)
+        request = self._dictionary.request(question)  # before it is shown: the agent may tell the call anew meanwhile
+        answer = await self._plain.decide_about(question, request)
         self._dictionary.answered(question.tool_call.tool_call_id, allowed=answer not in ("reject_once", None))
-        if answer == "allow_once" and request.tool_name in ("write_file", "edit_file"):
-            self._allowed.append(self._place(request.target))
+        if answer == "allow_once":
+            self._served.grant(request, question.session_id)
         return answer
 
     def _place(self, path: str) -> str:
         return os.path.realpath(Path(self._options.cwd, path))
 
-    async def allow_write(self, question: WriteTextFile) -> str:
-        """Why this file must not be written; empty: it may."""
-        place = self._place(question.path)
-        if place in self._allowed:
-            self._allowed.remove(place)
+    def _call_of(self, question: ServedRequest) -> str:
+        return self._dictionary.call_of(question, self._place)
+
+    async def authorize(self, question: ServedRequest) -> str:
+        """Why this must not be done; empty: it may. Files of the workspace are read without a question, unless there
+        is a policy: then it decides."""
+        free = self._options.policy is None
+        if free and isinstance(question, ReadTextFile) and Path(question.path).is_relative_to(self._place(".")):
             return ""
-        call_id = self._dictionary.call_of(question.path)
-        request = PermissionRequest(
-            request_id=f"{question.session_id}:{question.request_id}",
-            tool_use_id=call_id,
-            tool_name="write_file",
-            native_name="Write",
-            operation="write",
-            target=question.path,
-            input={"path": question.path, "content": question.content},
-            description=f"Write {question.path}",
-            choices=["allow_once", "reject_once"],
-        )
-        if self._stance == "edit" and not lists_of(self._options).limits and is_free_edit(request, self._options):
-            return ""
-        decision = await self._ask(request)
-        if isinstance(decision, Allow):
-            return ""
-        if decision.interrupt:
-            self._plain.interrupt()
-        return decision.message or "The user does not allow it."
+        return await self._served.authorize(question)
 
 
 async def open_session(prompt: str, options: Options, ask: Ask, dictionary: KimiDictionary) -> KimiSession:
@@ -151,9 +142,9 @@ async def open_session(prompt: str, options: Options, ask: Ask, dictionary: Kimi
         dictionary.protocol,
         mode=MODES[stance_of(options)],
     )
-    settings = replace(settings, allow_write=questions.allow_write)
     serves = stance_of(options) in ("ask", "edit")
-    offered = ClientCapabilities(read_files=serves, write_files=serves)
+    settings = replace(settings, authorize=questions.authorize if serves else None)
+    offered = ClientCapabilities(read_files=serves, write_files=serves, terminals=serves)
     home = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX))
     records = await asyncio.to_thread(size_of_records, options.resume, environ)
     try:

@@ -13,6 +13,7 @@ import msgspec
 
 from ...agents.acp.events import Event as AcpEvent
 from ...agents.acp.responses import AcpUsage
+from ...wire.fitting import whole_number
 from ..acp.retries import FailedCall
 from ..stored import Json, NewLines, table, text
 from .state import user_folder
@@ -42,7 +43,7 @@ def failed_call(record: Json) -> FailedCall | None:
     if record.get("type") != "turn.step.retrying":
         return None
     status = record.get("statusCode")
-    return FailedCall(text(record.get("errorMessage")), status if isinstance(status, int) else None)
+    return FailedCall(text(record.get("errorMessage")), whole_number(status))
 
 
 class KimiRecords:
@@ -65,7 +66,7 @@ def _add(turn: KimiTurn, record: Json) -> None:
             turn.ended = True
             turn.failed = record.get("reason") == "failed"
             turn.message = text(error.get("message")) or turn.message
-            turn.status = status if isinstance(status, int) else turn.status
+            turn.status = whole_number(status) or turn.status
         case "turn.step.interrupted" if record.get("reason") == "error":
             turn.message = text(record.get("message")) or turn.message
         case "usage.record":
@@ -77,7 +78,7 @@ def _add(turn: KimiTurn, record: Json) -> None:
 def _sum(so_far: AcpUsage, used: Mapping[str, object]) -> AcpUsage:
     def count(name: str) -> int:
         value = used.get(name)
-        return value if isinstance(value, int) else 0
+        return whole_number(value) or 0
 
     other, output, cached = count("inputOther"), count("output"), count("inputCacheRead")
     created = count("inputCacheCreation")

@@ -3,11 +3,12 @@
 | tier, approval       | mode      | what happens                                                          |
 |----------------------|-----------|-----------------------------------------------------------------------|
 | dry-run, readOnly    | `plan`    | what acts is refused by a hook                                        |
-| ask, askDangerous    | `default` | commands and tools of servers ask, files are written through us       |
+| ask, askDangerous    | `default` | commands and tools of servers ask; files and commands go through us   |
 | supervised, autoEdit | `default` | the same; most edits we allow at once                                 |
 | autonomous, autoAll  | `auto`    | all runs                                                              |
 
-In `default` it writes the files of a repository unasked, so it writes them through us. It never asks about what it
+In `default` it writes the files of a repository unasked, so it writes them through us, and its commands run in
+terminals of ours: a refused one is not run by itself. It never asks about what it
 fetches from the network and what it plans for later: outside the last row these are refused by a hook. Its mode
 `yolo`, which it describes as the freer one, still asks about some commands.
 """
@@ -18,6 +19,7 @@ from ...mcp.functions import HOST
 from ...unified.options import Options
 from ...unified.tool_lists import ToolLists, tool_lists
 from ..acp.questions import DRY_RUN, Stance, stance_of
+from ..policing import without_denied_tools
 from .home import RefusedTools, all_but, any_of
 from .tools import OWN_TOOLS, TITLE
 
@@ -29,7 +31,7 @@ UNLISTED = "This session does not have this tool. Do without it."
 
 
 def lists_of(options: Options) -> ToolLists:
-    return tool_lists(options, OWN_TOOLS, agent=TITLE)
+    return tool_lists(without_denied_tools(options, OWN_TOOLS, "kimi"), OWN_TOOLS, agent=TITLE)
 
 
 def refusals_of(options: Options) -> list[RefusedTools]:

@@ -10,6 +10,7 @@ import msgspec
 
 from ...unified.events import Error, Event, Text, Thinking, TurnStarted
 from ...unified.faults import kind_of
+from ...wire.fitting import whole_number
 from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, table, text, text_of_blocks, used
 from .state import user_folder
@@ -53,7 +54,7 @@ def _summary(description: Path, about: Json) -> StoredSession:
 
 
 def _time(value: object) -> int:
-    return value if isinstance(value, int) else 0
+    return whole_number(value) or 0
 
 
 def _prompt(record: Json) -> str:
@@ -72,9 +73,7 @@ def read_stored(stored: StoredSession, env: Mapping[str, str]) -> Iterator[Event
             case "turn.ended" if record.get("reason") == "failed":
                 error = table(record.get("error"))
                 message, status = text(error.get("message")), table(error.get("details")).get("statusCode")
-                yield Error(
-                    kind=kind_of(message, status if isinstance(status, int) else None), message=message, timestamp=at
-                )
+                yield Error(kind=kind_of(message, whole_number(status)), message=message, timestamp=at)
             case _:
                 pass
 

@@ -44,10 +44,11 @@ from ...unified.events import (
     dollars,
 )
 from ...unified.faults import kind_of
+from ...unified.images import with_marks
 from ...unified.tools import described
 from ..acp.dictionary import AcpDictionary, Manner
 from .calls import REJECTED, as_written, changes_of, judge_call, plan_of
-from .tools import TOOLS, name_of, target_of
+from .tools import INVALID, TOOLS, name_of, target_of
 
 Call = TypeVar("Call", bound=AcpToolCall | ToolCallUpdate)
 MANNER = Manner(tools=TOOLS, profile=ACP_PROFILE)
@@ -60,9 +61,13 @@ class _AnnouncedCall:
     def __init__(self, tool: str) -> None:
         self.tool = tool
         self.input: dict[str, Any] = {}
+        self.raw_input: dict[str, Any] | None = None
+        """Of which ``input`` and ``diff`` were read."""
         self.diff = ""
         self.has_started = False
         """Until it has, its input is not known: the announcement leaves it empty."""
+        self.last: AcpToolCall | ToolCallUpdate | None = None
+        """What was said of it last: OpenCode repeats itself."""
 
 
 class OpenCodeAcpDictionary:
@@ -106,17 +111,9 @@ class OpenCodeAcpDictionary:
         self._interrupted = True
 
     def translate(self, native: acp_events.Event) -> list[Event]:
-        if type(native) is SessionUpdate and type(native.update) in _PIECES and not native.replayed:
-            self._rejected = False
-            return self._protocol.translate(native)
+        if type(native) is SessionUpdate:
+            return self._updated(native)
         match native:
-            case SessionUpdate(update=UsageUpdate() as spent):
-                self._spent = self._spent if spent.cost is None else spent.cost.amount
-                if native.replayed and self._spent is not None:
-                    self._spent_before = self._spent
-                return []
-            case SessionUpdate(update=AcpToolCall() | ToolCallUpdate() as call, replayed=False):
-                return self._call_update(native, call)
             case RequestPermission():
                 return self._question(native)
             case (
@@ -133,6 +130,19 @@ class OpenCodeAcpDictionary:
             case _:
                 return self._protocol.translate(native)
 
+    def _updated(self, native: SessionUpdate) -> list[Event]:
+        update, is_of_turn = native.update, not native.replayed and not native.late
+        if is_of_turn and (type(update) is ToolCallUpdate or type(update) is AcpToolCall):
+            return self._call_update(update)
+        if type(update) is UsageUpdate:
+            self._spent = self._spent if update.cost is None else update.cost.amount
+            if native.replayed and self._spent is not None:
+                self._spent_before = self._spent
+            return []
+        if type(update) in _PIECES and not native.replayed:
+            self._rejected = False
+        return self._protocol.update(update) if is_of_turn else self._protocol.translate(native)
+
     # ------------------------------------------------------------------------------------------------ tool calls
 
     def _question(self, native: RequestPermission) -> list[Event]:
@@ -141,10 +151,14 @@ class OpenCodeAcpDictionary:
         plain = self._plain(native.tool_call)
         return [] if is_announced else self._protocol.translate(replace(native, tool_call=plain))
 
-    def _call_update(self, native: SessionUpdate, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
+    def _call_update(self, call: AcpToolCall | ToolCallUpdate) -> list[Event]:
+        announced = self._calls.get(call.tool_call_id)
+        if announced is not None and announced.last == call:
+            return []
         plain = self._plain(call)
         announced = self._calls[call.tool_call_id]
-        if isinstance(call, AcpToolCall):
+        announced.last = call
+        if type(call) is AcpToolCall:
             self._rejected = False
             if call.title in TOOLS:
                 announced.tool = call.title  # it may have been guessed from a question
@@ -155,32 +169,30 @@ class OpenCodeAcpDictionary:
         self._steps += 1
         return [
             completed
-            for event in self._protocol.translate(replace(native, update=plain))
-            if not isinstance(event, FileChange)
+            for event in self._protocol.update(plain)
+            if type(event) is not FileChange
             for completed in self._completed(event, call, announced)
         ]
 
     def _completed(self, event: Event, call: AcpToolCall | ToolCallUpdate, announced: _AnnouncedCall) -> list[Event]:
         """``event`` with what only OpenCode's own input and output hold."""
-        match event:
-            case ToolUse():
-                name = name_of(announced.tool)
-                title = "" if event.target == announced.tool else event.target  # else it is only the tool's name
-                target = target_of(name, announced.tool, announced.input) or title
-                return [
-                    replace(
-                        event,
-                        name=name,
-                        native_name=announced.tool,
-                        input=announced.input,
-                        target=target,
-                        description=described(announced.input),
-                    )
-                ]
-            case ToolResult():
-                return self._ended(event, call, announced)
-            case _:
-                return [event]
+        if type(event) is ToolResult:
+            return self._ended(event, call, announced)
+        if type(event) is not ToolUse:
+            return [event]
+        name = name_of(announced.tool)
+        title = "" if event.target == announced.tool else event.target  # else it is only the tool's name
+        target = target_of(name, announced.tool, announced.input) or title
+        return [
+            replace(
+                event,
+                name=name,
+                native_name=announced.tool,
+                input=announced.input,
+                target=target,
+                description=described(announced.input),
+            )
+        ]
 
     def _ended(self, result: ToolResult, call: AcpToolCall | ToolCallUpdate, announced: _AnnouncedCall) -> list[Event]:
         self._calls.pop(call.tool_call_id, None)
@@ -188,13 +200,14 @@ class OpenCodeAcpDictionary:
         output, error = result.output, ""
         match call.raw_output:
             case {"output": str(text), "metadata": dict()}:
-                output, metadata = text, cast("dict[str, Any]", call.raw_output["metadata"])
+                output = with_marks(text, result.images) if result.images else text
+                metadata = cast("dict[str, Any]", call.raw_output["metadata"])
             case {"error": str(text)}:
                 output = error = text
             case _:
                 pass
-        match announced.tool, announced.input:
-            case "invalid", {"tool": str(tool), "error": str(text)}:
+        match announced.input:
+            case {"tool": str(tool), "error": str(text)} if announced.tool == INVALID:
                 announced.tool, error = tool, text
             case _:
                 pass
@@ -212,7 +225,7 @@ class OpenCodeAcpDictionary:
         if announced is None:
             announced = self._calls[call.tool_call_id] = _AnnouncedCall(_tool_of(call))
         raw_input: object = call.raw_input
-        if isinstance(raw_input, dict):
+        if isinstance(raw_input, dict) and raw_input != announced.raw_input:
             arguments = as_written(cast("dict[str, Any]", raw_input))
             diff: object = arguments.get("diff")
             if isinstance(diff, str):
@@ -220,7 +233,8 @@ class OpenCodeAcpDictionary:
             if call.status != "pending" or not announced.input:
                 own = {key: value for key, value in arguments.items() if key not in ("cwd", "diff")}
                 announced.input = own or announced.input
-        return replace(call, title=announced.tool)
+                announced.raw_input = cast("dict[str, Any]", raw_input)
+        return call if call.title == announced.tool else replace(call, title=announced.tool)
 
     # ----------------------------------------------------------------------------------------------------- turns
 

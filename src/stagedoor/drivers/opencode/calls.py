@@ -7,13 +7,26 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from ...agents.opencode.launch import GUARD_MARK
 from ...agents.opencode.parts import ToolPart
 from ...unified.diffs import diff_of
-from ...unified.events import Event, FileChange, Plan, PlanItem, ToolProgress, ToolResult, ToolStatus, ToolUse
+from ...unified.events import (
+    Event,
+    FileChange,
+    Plan,
+    PlanItem,
+    ShownImage,
+    ToolProgress,
+    ToolResult,
+    ToolStatus,
+    ToolUse,
+)
+from ...unified.images import images_in, that_fit, with_marks
 from ...unified.tools import described, operation_of
+from ...wire.fitting import whole_number
 from .tools import INVALID, NAMES, name_of, target_of
 
 _REFUSED = re.compile(
@@ -38,8 +51,8 @@ def judge_call(tool: str, status: str, error: str, metadata: Mapping[str, Any]) 
         return ("denied" if is_denied(tool, error) else "error"), None
     if tool != "bash" or "exit" not in metadata:
         return "success", None
-    code: object = metadata["exit"]
-    if isinstance(code, int):
+    code = whole_number(metadata["exit"])
+    if code is not None:
         return ("error" if code else "success"), code
     return "error", None  # stopped: by its time limit, or with its turn
 
@@ -48,8 +61,8 @@ class Calls:
     """The calls of one session and its sub-agents. Ids of calls are the model's own and may be repeated."""
 
     def __init__(self) -> None:
-        self._ids: dict[tuple[str, str], str] = {}
-        self._taken: set[str] = set()
+        self._first: dict[str, str] = {}  # an id → the message that had it first
+        self._repeated: dict[tuple[str, str], str] = {}
         self._parts: dict[str, ToolPart] = {}
         self._ended: set[str] = set()
         self._output: dict[str, str] = {}
@@ -58,11 +71,13 @@ class Calls:
         """The reason of the last call, if it was refused."""
 
     def id_of(self, message_id: str, call_id: str) -> str:
+        if call_id and self._first.setdefault(call_id, message_id) == message_id:
+            return call_id
         key = message_id, call_id
-        if key not in self._ids:
-            self._ids[key] = call_id if call_id and call_id not in self._taken else f"{call_id}:{message_id}"
-            self._taken.add(self._ids[key])
-        return self._ids[key]
+        if key not in self._repeated:
+            self._repeated[key] = f"{call_id}:{message_id}"
+            self._first[self._repeated[key]] = message_id
+        return self._repeated[key]
 
     def part(self, tool_use_id: str) -> ToolPart | None:
         """The last part of a call that runs, once its input is known."""
@@ -82,9 +97,8 @@ class Calls:
             return []
         out: list[Event] = [] if tool_use_id in self._parts else [_use(part, tool_use_id)]
         self._parts[tool_use_id] = part
-        if part.state.status == "running":
-            return [*out, *self._progress(part, tool_use_id)]
-        return [*out, *self._end(part, tool_use_id)]
+        out += self._progress(part, tool_use_id) if part.state.status == "running" else self._end(part, tool_use_id)
+        return out
 
     def _progress(self, part: ToolPart, tool_use_id: str) -> list[Event]:
         output: object = part.state.metadata.get("output")
@@ -108,36 +122,42 @@ class Calls:
         if status == "success":
             out += changes_of(native, state.input, state.metadata, tool_use_id, diff)
             out += plan_of(state.input) if native == "todowrite" else []
-        time = state.time
+        time, images = state.time, list[ShownImage]()
+        if state.attachments:
+            images = images_in([msgspec.json.decode(attached) for attached in state.attachments])
         result = ToolResult(
             tool_use_id=tool_use_id,
             name=name_of(native, mistake),
             status=status,
-            output=error or state.output,
+            output=error or (with_marks(state.output, images) if images else state.output),
             exit_code=code,
             duration_ms=time.end - time.start if time is not None and time.end is not None else None,
+            images=that_fit(images) if images else [],
         )
         return [*out, result]
 
 
 def _without_guard(part: ToolPart) -> ToolPart:
-    arguments = as_written(part.state.input) if part.tool == "bash" else part.state.input
+    if part.tool != "bash":
+        return part
+    arguments = as_written(part.state.input)
     return part if arguments is part.state.input else replace(part, state=replace(part.state, input=arguments))
 
 
 def as_written(arguments: dict[str, Any]) -> dict[str, Any]:
     """A command's input without what our guard put before it."""
-    match arguments:
-        case {"command": str(command)} if command.startswith(GUARD_MARK):
-            return {**arguments, "command": command.removeprefix(GUARD_MARK)}
-        case _:
-            return arguments
+    command: object = arguments.get("command")
+    if not isinstance(command, str) or not command.startswith(GUARD_MARK):
+        return arguments
+    return {**arguments, "command": command.removeprefix(GUARD_MARK)}
 
 
 def _tool_of(part: ToolPart) -> tuple[str, str]:
     """The tool the model meant, and what was wrong with the call."""
-    match part.tool, part.state.input:
-        case "invalid", {"tool": str(tool), "error": str(error)}:
+    if part.tool != INVALID:
+        return part.tool, ""
+    match part.state.input:
+        case {"tool": str(tool), "error": str(error)}:
             return tool, error
         case _:
             return part.tool, ""
@@ -189,6 +209,8 @@ def changes_of(
     tool: str, arguments: Mapping[str, Any], metadata: Mapping[str, Any], tool_use_id: str, diff: str = ""
 ) -> list[Event]:
     """The files a finished call has changed. ``diff`` is that of the question about it, where one was asked."""
+    if tool != "write" and "files" not in metadata and "filediff" not in metadata:
+        return []
     match tool, metadata:
         case "write", {"filepath": str(path), "exists": bool(existed)}:
             if existed and diff and "@@" not in diff:

@@ -6,6 +6,7 @@ from ...agents.opencode.events import Runaway
 from ...agents.opencode.parts import OpenCodeFailure, OpenCodeTokens, StepFinishPart
 from ...unified.events import Error, ErrorKind, Usage, UsageReport, dollars, report_of
 from ...unified.faults import kind_of
+from ...wire.fitting import whole_number
 
 _KINDS: dict[str, ErrorKind] = {
     "ProviderAuthError": "authentication_failed",
@@ -36,7 +37,7 @@ def kind_of_failure(failure: OpenCodeFailure) -> ErrorKind:
     if failure.message.startswith(_UNEXPLAINED):
         return "model_not_found"
     status: object = failure.data.get("statusCode")
-    return kind_of(failure.message, status if isinstance(status, int) else None)
+    return kind_of(failure.message, whole_number(status))
 
 
 def error_of(failure: OpenCodeFailure) -> Error:

@@ -40,6 +40,7 @@ from ...unified.decisions import Allow, Ask, Deny
 from ...unified.events import PermissionRequest
 from ...unified.options import McpServer, Options
 from ..confinement import confinement_of
+from ..policing import is_policed
 from .acp_dictionary import OpenCodeAcpDictionary
 from .rights import lists_of, offered, rules, stance_of
 from .run_dictionary import RunDictionary
@@ -182,15 +183,6 @@ class RecordedRun:
 
 
 # ----------------------------------------------------------------------------------------------------------- questions
-
-
-def is_policed(options: Options) -> bool:
-    """Whether the caller has rules beside those of the tier and the modes."""
-    if options.policy is None:
-        return False
-    from ...permissions.policy import built_in
-
-    return bool(options.policy != built_in(tier=options.tier, approval=options.approval, sandbox=options.sandbox))
 
 
 class CallerDecisions:

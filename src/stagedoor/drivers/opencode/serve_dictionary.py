@@ -223,15 +223,13 @@ class ServeDictionary:
     def _part(self, native: events.MessagePartUpdated) -> list[Event]:
         part = native.typed()
         parent = self._parent(native.session_id)
+        if type(part) is ToolPart:  # the most frequent
+            return [] if part.message_id in self._copied else self._call(part, parent)
         if not isinstance(part, shapes.UnknownMessage) and part.message_id in self._copied:
             return []
         match part:
-            case parts.ToolPart():  # first: the most frequent
-                self._follow_task(part)
-                translated = below(self._calls.update(part), parent)
-                if part.state.status == "running":
-                    self.on_call()
-                return translated
+            case ToolPart():
+                return self._call(part, parent)
             case parts.TextPart():
                 if part.message_id in self._silent or part.synthetic or part.ignored:
                     return []
@@ -259,9 +257,15 @@ class ServeDictionary:
             case _:
                 assert_never(part)
 
-    def _follow_task(self, part: parts.ToolPart) -> None:
-        if part.tool != "task":
-            return
+    def _call(self, part: ToolPart, parent: str | None) -> list[Event]:
+        if part.tool == "task":
+            self._follow_task(part)
+        translated = below(self._calls.update(part), parent)
+        if part.state.status == "running":
+            self.on_call()
+        return translated
+
+    def _follow_task(self, part: ToolPart) -> None:
         tool_use_id = self._calls.id_of(part.message_id, part.call_id)
         self._running_task[part.session_id] = tool_use_id
         match part.state.metadata:
@@ -365,8 +369,8 @@ class Speech:
             current = self._parts[part_id] = _OpenPart(True, message_id, parent, [])
         current.pieces.append(delta)
         if current.is_text:
-            return below([TextDelta(text=delta, message_id=current.message_id)], parent)
-        return below([ThinkingDelta(text=delta)], parent)
+            return [TextDelta(text=delta, message_id=current.message_id, parent_tool_use_id=parent)]
+        return [ThinkingDelta(text=delta, parent_tool_use_id=parent)]
 
     def end(self) -> list[Event]:
         """The open parts grow no further: the turn is over, or the attempt has failed."""

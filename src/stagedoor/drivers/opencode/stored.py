@@ -10,6 +10,7 @@ import msgspec
 
 from ...agents.opencode.history import database, list_sessions
 from ...unified.events import Event, Text, Thinking, TurnStarted
+from ...wire.fitting import whole_number
 from ..agent import StoredSession
 from ..stored import Json, ended, table, text, used
 from .tools import name_of
@@ -64,9 +65,7 @@ def _events_of(message: Json, part: Json, at: int) -> Iterator[Event]:
             code = table(state.get("metadata")).get("exit")
             failed = state.get("status") != "completed" or bool(code)
             output = text(state.get("output")) or text(state.get("error"))
-            yield ended(
-                call, name, "error" if failed else "success", output, at, code if isinstance(code, int) else None
-            )
+            yield ended(call, name, "error" if failed else "success", output, at, whole_number(code))
         case _:
             return
 

@@ -28,6 +28,9 @@ class OpenCodeToolNames(Mapping[str, ToolName]):
             return "mcp"
         return NAMES[native]
 
+    def __contains__(self, native: object) -> bool:
+        return native in NAMES or (isinstance(native, str) and "_" in native)
+
     def __iter__(self) -> Iterator[str]:
         return iter(NAMES)
 
@@ -72,7 +75,10 @@ _WRITING = frozenset({"write", "edit", "multiedit", "patch", "apply_patch"})
 
 def name_of(native: str, error: str = "") -> ToolName:
     """``error``: why the call could not be made. A tool that OpenCode does not have is no server's either."""
-    return "other" if "unavailable tool" in error and native not in NAMES else TOOLS.get(native, "other")
+    known = NAMES.get(native)
+    if known is not None:
+        return known
+    return "mcp" if "_" in native and "unavailable tool" not in error else "other"
 
 
 def target_of(name: ToolName, native: str, arguments: Mapping[str, Any]) -> str:

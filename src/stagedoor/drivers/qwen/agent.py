@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from ...agents.acp import RequestPermission
 from ...agents.acp.protocol import AcpProtocol
-from ...transports.versions import CheckedVersion
-from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
+from ..acp.opening import KNOWN_PROGRAM
 from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..acp.settings import AcpSettings
-from ..agent import Agent, ArgumentRules, Driver, Package, Presence, ScriptedSetup
-from ..inspection import SignIn, inspected
-from .dictionary import QwenDictionary
+from ..agent import Agent, ArgumentRules, Driver, Package, ScriptedSetup
+from ..inspection import inspection
+from .dictionary import PROFILE, QwenDictionary
 from .opening import INSTALL, VERSIONS, check_version, find, open_session
 from .protected import PROTECTED
 from .scripted import scripted_settings
@@ -26,46 +22,23 @@ from .tools import OWN_TOOLS, TITLE
 from .trust import PROJECT_PATHS
 
 CAPABILITIES = replace(
-    CAPABILITIES_OF_ACP,
-    permissions="all",
+    KNOWN_PROGRAM,
     subagents=True,
-    fork=False,
-    allowed_tools=True,
-    disallowed_tools=True,
     tool_list=True,
-    dry_run=True,
-    supervised=True,
-    confine=True,
-    exit_codes=True,
-    sandbox=("none", "readOnly", "workspaceWrite", "fullAccess"),
     notes={
+        **KNOWN_PROGRAM.notes,
         "tool_list": "with those that its tool_search finds",
         "permissions": "every call that acts, including commands that the CLI considers harmless",
         "deny_message": "the CLI ends its turn when a call is refused; the model is told that the user cancelled it",
-        "edit_input": "the protocol has no way to change a call's input; an edited call is refused",
         "remember_session": "remembered by Stagedoor: the CLI would write it into the project's settings",
         "fork": "the CLI cannot branch a stored session",
-        "cost": "the CLI reports tokens, not cost",
-        "max_budget": "the CLI reports tokens, not cost",
         "images": "the CLI passes them only to models that it knows to accept images",
         "sandbox": "readOnly is the CLI's plan mode, workspaceWrite is confine='workspace'",
     },
 )
 
 
-async def inspect(env: Mapping[str, str] | None) -> Presence:
-    environ = os.environ if env is None else env
-
-    async def version() -> CheckedVersion:
-        return await VERSIONS.check(find(None, env), env=env)
-
-    def signed_in() -> SignIn:
-        return sign_in(environ)
-
-    return await inspected(AGENT, lambda: find(None, env), version, signed_in)
-
-
-AGENT = Agent(
+AGENT: Agent = Agent(
     name="qwen",
     title=TITLE,
     install=INSTALL,
@@ -74,7 +47,7 @@ AGENT = Agent(
             "acp",
             CAPABILITIES,
             QwenDictionary,
-            AcpProtocol,
+            lambda: AcpProtocol(profile=PROFILE),
             open_session,
             (RequestPermission,),
             lambda _: AcpRecordingReader(lasting=("proceed_always_project", "proceed_always_user")),
@@ -86,7 +59,7 @@ AGENT = Agent(
     choose_driver=lambda options: "acp",
     list_stored=list_stored,
     read_stored=read_stored,
-    inspect=inspect,
+    inspect=inspection(lambda: AGENT, find, sign_in),
     tools=OWN_TOOLS,
     protected=PROTECTED,
     arguments=ArgumentRules(

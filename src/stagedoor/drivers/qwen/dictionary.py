@@ -26,18 +26,21 @@ from ...agents.acp.updates import (
 )
 from ...transports.launch import Exited
 from ...unified.events import Event, Notice, PermissionRequest
+from ...wire.fitting import whole_number
 from ...wire.shapes import UnknownMessage
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.held_calls import Call, HeldCalls
 from .tools import TOOLS
 
 
-def _exit_code(raw_output: object) -> int | None:
+def _exit_code(raw_output: Any) -> int | None:
     match raw_output:
         case {"type": "shell_result", "outcome": "cancelled"}:
             return None  # it says 0 of a command that was killed
-        case {"type": "shell_result", "exitCode": int(code)}:
-            return code
+        case {"type": "shell_result", "signal": int()}:
+            return None  # the same where its terminal hung up on the command (seen on a busy machine)
+        case {"type": "shell_result", "exitCode": code}:
+            return whole_number(code)
         case _:
             return None
 
@@ -62,7 +65,7 @@ _STATUS = re.compile(r"[45]\d\d\b")
 BACKGROUND = ("background_task_completed", "background_notification")
 """Where its own words that a command in the background has ended come from, within an answer and after it."""
 ENDED_BY_SIGNAL = (130, 143)
-PROFILE = AcpProfile(tool_list="qwen/status/workspace/tools")
+PROFILE = AcpProfile(begins_turns=True, tool_list="qwen/status/workspace/tools")
 MANNER = Manner(tools=TOOLS, profile=PROFILE, exit_code=_exit_code, parent=_parent, name=_name)
 
 
@@ -75,7 +78,7 @@ class QwenDictionary:
 
     def translate(self, native: AcpEvent) -> list[Event]:
         match native:
-            case SessionUpdate(replayed=True):
+            case SessionUpdate(replayed=True) | SessionUpdate(late=True):
                 return self.protocol.translate(native)
             case SessionUpdate(update=AgentMessageChunk(meta={"source": str(source)}) as chunk) if source in BACKGROUND:
                 return [Notice(level="info", code="background_task", message=chunk.text)]
@@ -171,6 +174,8 @@ def _plain(call: Call) -> Call:
         return call
     match call.raw_output:
         case {"type": "shell_result", "output": str(output)}:
+            if not output and isinstance(signal := call.raw_output.get("signal"), int):
+                output = f"Command terminated by signal: {signal}"
             block = {"type": "content", "content": msgspec.to_builtins(TextContent(output))}
             return replace(call, content=[msgspec.Raw(msgspec.json.encode(block))])
         case _:

@@ -19,8 +19,7 @@ from ...transports.launch import SCRATCH, Launch
 from ...transports.versions import CheckedVersion, ProvenVersions
 from ...unified.decisions import Ask
 from ...unified.options import Options
-from ..acp.launched import open_launched
-from ..acp.opening import LISTING_SECONDS, config
+from ..acp.opening import LISTING_SECONDS, config, open_launched
 from ..acp.questions import AcpQuestions
 from ..acp.retries import watch_retries
 from ..confinement import confinement_of, environ_of
@@ -45,6 +44,10 @@ SYSTEM_SETTINGS = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
 SYSTEM_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
 TRUSTED_FOLDERS = "QWEN_CODE_TRUSTED_FOLDERS_PATH"
 
+NO_TERMINAL: dict[str, Any] = {"tools": {"shell": {"enableInteractiveShell": False}}}
+"""For commands, as it does itself for a single prompt: over ACP nobody types there, and on a busy machine its terminal
+hangs up on a command that has run (signal 1)."""
+
 
 def find(executable: str | None, env: Mapping[str, str] | None) -> str:
     return find_executable("qwen", executable=executable, env=env, install=INSTALL, hints=HINTS)
@@ -67,7 +70,7 @@ def command_of(executable: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def launch_of(options: Options) -> Launch:
     environ = environ_of(options)
-    settings = _merged(_system_settings(environ), settings_of(options))
+    settings = _merged(_merged(NO_TERMINAL, _system_settings(environ)), settings_of(options))
     env = {"QWEN_CODE_NO_RELAUNCH": "true", SYSTEM_SETTINGS: f"{SCRATCH}/settings.json"}
     env |= {
         SYSTEM_DEFAULTS: environ.get(SYSTEM_DEFAULTS) or str(_system_path(environ).with_name("system-defaults.json"))

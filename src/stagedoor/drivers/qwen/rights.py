@@ -22,6 +22,7 @@ from ...mcp.functions import HOST
 from ...unified.options import Options
 from ...unified.tool_lists import ServerTool, ToolLists, tool_lists
 from ..acp.questions import Stance, stance_of
+from ..policing import without_denied_tools
 from .tools import OWN_TOOLS, TITLE
 
 MODES: dict[Stance, str] = {"read": "plan", "ask": "default", "edit": "default", "act": "yolo"}
@@ -39,7 +40,7 @@ EVERY_SERVER = "mcp__*"
 
 
 def lists_of(options: Options) -> ToolLists:
-    return tool_lists(options, OWN_TOOLS, agent=TITLE)
+    return tool_lists(without_denied_tools(options, OWN_TOOLS, "qwen"), OWN_TOOLS, agent=TITLE)
 
 
 def excluded_tools(options: Options) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...unified.events import Event, Text, Thinking, TurnStarted
+from ...wire.fitting import whole_number
 from ..acp.retries import FailedCall
 from ..agent import StoredSession
 from ..stored import Json, ended, lines_of, milliseconds, table, tables, text, used
@@ -39,7 +40,7 @@ def failed_call(record: Json) -> FailedCall | None:
     if event.get("event.name") != "qwen-code.api_error":
         return None
     status: object = event.get("status_code")
-    return FailedCall(text(event.get("error_message")), status if isinstance(status, int) else None)
+    return FailedCall(text(event.get("error_message")), whole_number(status))
 
 
 def _summary(file: Path) -> StoredSession | None:
@@ -120,5 +121,5 @@ def _result_events(record: Json, at: int) -> Iterator[Event]:
             "error" if failed else "success",
             output,
             at,
-            code if isinstance(code, int) else None,
+            whole_number(code),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from ...understudy.store import default_home
 from ...unified.decisions import Ask
 from ...unified.options import Options
 from ...unified.tool_lists import AgentTool, ToolLists, tool_lists
+from ...wire.fitting import whole_number
 from ..acp.dictionary import AcpDictionary, Manner
 from ..acp.opening import CAPABILITIES as CAPABILITIES_OF_ACP
 from ..acp.opening import config
@@ -27,6 +29,7 @@ from ..acp.recording import AcpRecordingReader, recognize_acp
 from ..acp.settings import AcpSettings
 from ..agent import Agent, Driver, Presence, StateFolders
 from ..confinement import confinement_of
+from ..transcripts import Transcript
 from .stored import NAME, list_stored, read_stored
 
 # Its own mode `auto_edit` is not used: it would let edits of files run from which something runs later.
@@ -69,10 +72,10 @@ TOOLS: tuple[AgentTool, ...] = (
 )
 
 
-def _exit_code(raw_output: object) -> int | None:
+def _exit_code(raw_output: Any) -> int | None:
     match raw_output:
-        case {"exitCode": int(code)}:
-            return code
+        case {"exitCode": code}:
+            return whole_number(code)
         case _:
             return None
 
@@ -182,4 +185,5 @@ AGENT = Agent(
     inspect=inspect,
     tools=TOOLS,
     state=state_of,
+    transcript=Transcript(lambda cwd, env: default_home(env), ("{id}.jsonl",)),
 )

@@ -8,6 +8,7 @@ from typing import get_args
 
 from ...understudy.store import UnderstudyStore, default_home
 from ...unified.events import Event, Text, Thinking, ToolName, TurnStarted
+from ...wire.fitting import whole_number
 from ..agent import StoredSession
 from ..stored import Json, ended, table, tables, text, used
 
@@ -55,8 +56,6 @@ def _events(update: Json, at: int) -> Iterator[Event]:
             code = table(update.get("rawOutput")).get("exitCode")
             output = "".join(text(table(block.get("content")).get("text")) for block in tables(update.get("content")))
             failed = update.get("status") != "completed" or bool(code)
-            yield ended(
-                call, name, "error" if failed else "success", output, at, code if isinstance(code, int) else None
-            )
+            yield ended(call, name, "error" if failed else "success", output, at, whole_number(code))
         case _:
             return

@@ -56,10 +56,11 @@ _AGENTS = frozenset(
         "gptme",
         "letta",
         "continue-cli",
+        "llm",
         "cn",
     ]
 )
-_SHARED_NAMES = frozenset(["agent", "q", "pi", "forge", "llm", "acli", "cursor", "code", "mini"])
+_SHARED_NAMES = frozenset(["agent", "q", "pi", "forge", "acli", "cursor", "code", "mini"])
 """Names that other programs have, too: only with an unmistakable option."""
 _OFF = re.compile(
     r"-y|-[a-z]*y[a-z]*(?<=y)p?|--yes(-\w+)*|--force|--auto[-_\w]*|--allow[-_\w]*|--allowed[-_]?tools|--trust[-_\w]*"
@@ -89,6 +90,10 @@ _UNASKED: dict[str, re.Pattern[str]] = {
     "kimi-cli": re.compile(r"--print|--afk"),
     "amp": re.compile(r"-x|--execute"),
     "cursor-agent": re.compile(r"-[a-z]*f[a-z]*"),
+    "codex": re.compile(r"((--sandbox|-s)=?)?workspace-write"),
+    "auggie": re.compile(r"-p|--print"),
+    "gptme": re.compile(r"-n"),
+    "llm": re.compile(r"--functions(=.*)?|--tool(=.*)?|-T.+"),
     "droid": re.compile(r"--skip\S*"),
     "stagedoor": re.compile(r"trust|pair|devices|serve"),
 }

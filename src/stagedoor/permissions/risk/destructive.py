@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -35,7 +36,11 @@ ALWAYS: dict[str, str] = {
                      "xinetd",
                      "websocketd", "dnscat2", "dnscat", "iodine", "icmpsh", "revsh", "pwncat", "pwncat-cs",
                      "evil-winrm",
-                     "msfvenom", "msfconsole", "teamviewer", "anydesk", "rustdesk", "code-server"),
+                     "msfvenom", "msfconsole", "teamviewer", "anydesk", "rustdesk", "code-server", "gs-netcat",
+                     "telnetd", "tcpsvd", "udpsvd", "stunnel", "stunnel4", "ztcp", "zsocket",
+                     "devtunnel", "inlets", "pagekite", "tunnelto", "loclx", "pktriot", "wstunnel",
+                     "boringproxy", "jprq",
+                     "playit", "xhost", "tailscaled", "zerotier-one", "netbird", "x0vncserver", "wayvnc", "krfb"),
                     "lets others in from outside"),
     **dict.fromkeys(("debugfs", "guestmount", "guestfish", "virt-cat", "virt-copy-out", "testdisk", "photorec"),
                     "reads or writes disks past the rights of files"),
@@ -52,7 +57,8 @@ ALWAYS: dict[str, str] = {
     **dict.fromkeys(("dropdb", "dropuser"), "deletes a database"),
     **dict.fromkeys(("killall5",), "kills every process"),
     **dict.fromkeys(("gcore", "ptrace"), "reads the memory of another program"),
-    **dict.fromkeys(("mimikatz", "keychain-dump", "secret-tool", "lpass"), "reads stored credentials"),
+    **dict.fromkeys(("mimikatz", "keychain-dump", "secret-tool", "lpass", "gopass",
+                     "kwallet-query"), "reads stored credentials"),
     **dict.fromkeys(("logrotate", "update-rc.d", "update-alternatives", "ldconfig"), "changes the system"),
 }  # fmt: skip
 
@@ -75,6 +81,7 @@ LATER: dict[str, tuple[re.Pattern[str], str]] = {
             r"(.* )?(--install-extension|tunnel|serve-web)\b",
             "installs what runs later",
         ),
+        ("fossil", r"settings? .*(command|editor|hook)", "runs what is named there"),
         ("defaults", r"write .*(hook|login|launch|autolaunch)", "installs what runs later"),
         (
             "gsettings dconf",
@@ -82,10 +89,12 @@ LATER: dict[str, tuple[re.Pattern[str], str]] = {
             "installs what runs later",
         ),
         ("xdg-mime xdg-settings desktop-file-install", r"default|set|.*autostart", "installs what runs later"),
-        ("tailscale", r"funnel|serve|(up|set)\b.*--ssh", "lets others in from outside"),
+        ("tailscale", r"funnel|serve|up\b|set\b|login", "lets others in from outside"),
         ("jupyter", r".*(token=|--ip[= ]0\.0\.0\.0|password=)", "lets others in from outside"),
         ("make gmake", r"(.* )?(\.?SHELL(FLAGS)?|MAKEFILES)[:+?]?=", "runs its commands by another program"),
         ("ssh-keygen", r"(.* )?-[Dw]( |\S)", "loads the library that is named there"),
+        ("enable", r"(.* )?-\w*f", "loads the library that is named there"),
+        ("hash", r"(.* )?-\w*p", "puts a program in the place of another"),
         ("ssh-add", r"(.* )?-[se] ", "loads the library that is named there"),
         ("ssh-agent", r"(.* )?-P", "loads the library that is named there"),
         (
@@ -98,10 +107,97 @@ LATER: dict[str, tuple[re.Pattern[str], str]] = {
         ("just task", r"(.* )?--shell", "runs its commands by another program"),
         ("launchctl", r"setenv", "changes what later programs do"),
         ("nomad", r"alloc exec", "runs a program elsewhere"),
+        ("sops age rage", r"(.* )?(-d|--decrypt|decrypt|exec-\w+)( |$)", "shows credentials"),
+        ("ansible-vault", r"view|decrypt|edit", "shows credentials"),
+        ("firebase", r"login:ci", "shows or makes credentials"),
+        (
+            "chezmoi yadm rcup stow dotbot",
+            r"(.* )?(apply|init|update|pull|clone|-t |--target|up$|$)",
+            "writes the files of the home folder, from which shells and programs start",
+        ),
+        ("xterm urxvt rxvt", r"(.* )?-display( |=)\S*\w:", "opens a shell for another machine"),
+        (
+            "apt apt-get aptitude dnf yum zypper apk pacman",
+            r"(.* )?(install|add|-i|-U|-S\w*|localinstall)( .*)? (\S*://|\.?\.?/|~)\S+"
+            r"|.*(--allow-(unauthenticated|untrusted|insecure-repositories)|--nogpgcheck|--force-yes|trusted=yes)"
+            r"|.*((?i:::\S*(invoke|hook|proxy-?auto)|pluginpath|hookdir)|Dir::Bin|DPkg::Path)",
+            "installs what no repository vouches for, or runs what its settings name",
+        ),
+        (
+            "dpkg rpm",
+            r"(.* )?(-i|-U|-F|--install|--upgrade|--unpack|-[a-zA-Z]*[iUF][a-zA-Z]*)( |$)(?!.*(-q|--query|-s ))",
+            "installs a package that no repository vouches for",
+        ),
+        ("add-apt-repository apt-add-repository apt-key", r".", "takes packages, which run, from another place"),
+        ("snap", r"(.* )?--(dangerous|devmode|classic|jailmode)", "installs a package that is not confined"),
+        (
+            "flatpak",
+            r"(.* )?(remote-add|install\b.*(://|\.flatpakref|--bundle|--from)|override\b)",
+            "takes packages, which run, from another place",
+        ),
+        (
+            "brew",
+            r"(.* )?(tap \S+ \S*://|(install|reinstall|upgrade|cask)\b.*\S*://|(install|reinstall) (\S+ )*\.?/)",
+            "takes packages, which run, from another place",
+        ),
+        (
+            "nix nix-env nix-shell nix-build guix nix-channel",
+            r"(.* )?((-f|--file|--url|--channel|--url=\S*)[ =]?\S*://\S+|\S*(github:|gitlab:|git\+|tarball\+|https?:)\S+"
+            r"|(run|shell|develop|build|profile install|--add) \S*:\S+)",
+            "takes packages, which run, from another place",
+        ),
+        (
+            "wsl",
+            r"(.* )?(-u|--user|--import|--mount|--system|--exec|-e|--)( |$)",
+            "runs as another user or in another system",
+        ),
     )
     for name in names.split()
 }
 """Programs that are dangerous with some of their words."""
+
+_NAMING: dict[str, re.Pattern[str]] = {
+    name: re.compile(pattern)
+    for names, pattern in (
+        ("hg sl", r"--ssh?[= ]|-[UufnMpGvqy]*e|--remotec\w*[= ]|--config(-?file)?[= ](?!ui\.username)"),
+        ("svn svnadmin svnsync", r"--(config-(option|dir)|diff3?-cmd|merge-cmd|editor-cmd)[= ]"),
+        (
+            "gcc g++ cc c++ clang clang++ gfortran ld gold lld",
+            r"-wrapper\b|-fplugin[=-]|-fpass-plugin=|(-Wl,(\S*,)?)?-{1,2}plugin\b|-load\b|-B ?/tmp"
+            r"|-{1,2}specs[= ](?!(nano|nosys|rdimon|picolibc)\.specs( |$))",
+        ),
+        ("bzr brz", r"-O"),
+        ("fossil", r"-{1,2}(ssh-command|command)[= ]"),
+        ("jj", r"--(config(-file|-toml)?|tool)[= ]"),
+    )
+    for name in names.split()
+}
+"""Options, each with the word after it, that name a program or a library."""
+_PROGRAM_SETTING = re.compile(
+    r"\\|edit|pager|tool|alias|program|command|exec|fix|sign|diff|merge|fsmonitor|hook|backend"
+)
+
+
+def names_program(name: str, words: Sequence[str]) -> bool:
+    """Whether an option among ``words`` names what ``name`` runs or loads. A message that speaks of one is none."""
+    pattern = _NAMING.get(name)
+    if pattern is None:
+        return False
+    for word, following in itertools.pairwise([*words, ""]):
+        option = word.partition("=")[0]
+        if not (option.startswith("--") and re.search(r"\s", option)) and pattern.match(f"{word} {following}"):
+            return True
+    return name == "jj" and _sets_program(words)
+
+
+def _sets_program(words: Sequence[str]) -> bool:
+    """Whether ``jj config set`` has a setting, or a table of them, from which jj takes what it runs."""
+    at = next((at for at, word in enumerate(words) if word == "config"), len(words))
+    given = [word for word in words[at + 1 :] if not word.startswith("-")]
+    if given[:1] not in (["set"], ["s"]):
+        return False
+    tables = [word for word in given[2:] if word.lstrip().startswith("{")]
+    return any(_PROGRAM_SETTING.search(text) for text in (*given[1:2], *tables))
 
 
 def options_and_names(words: Sequence[str]) -> tuple[list[str], list[str]]:

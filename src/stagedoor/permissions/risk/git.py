@@ -10,6 +10,7 @@ from .effects import Finding
 from .git_reads import only_reads
 
 _READS_CONFIG = re.compile(r"^(--get|--get-all|--get-regexp|--list|-l|get|list|--show-origin)$")
+_LISTS_CONFIG = frozenset({"--list", "-l", "list"})
 _HARMLESS_KEYS = re.compile(
     r"^(user\.(name|email)|author\.(name|email)|committer\.(name|email)|color\..+|advice\..+|column\..+|log\.\w+"
     r"|core\.(quotepath|autocrlf|eol|safecrlf|filemode|ignorecase|longpaths|abbrev|precomposeunicode|bare|"
@@ -37,6 +38,8 @@ def findings(words: tuple[str, ...]) -> list[Finding]:
         return [*found, Finding("high", danger)]
     if command == "" or words[1:] == ("--version",):
         return found
+    if command == "config" and _LISTS_CONFIG.intersection(rest) and "--name-only" not in rest:
+        return [*found, Finding("medium", "git config shows all settings, and with them what credentials they have")]
     if only_reads(command, rest):
         return found
     if only_reads(command, [word for word in rest if not word.startswith("-")]) and command not in ("branch", "tag"):
@@ -74,6 +77,8 @@ def _danger(command: str, rest: list[str]) -> str:
         case "push":
             if any(word.startswith("--force") or word in ("--mirror", "--prune") for word in rest) or _short(rest, "f"):
                 return "git push --force overwrites commits of others on the remote"
+            if any(re.match(r"^(\w[\w+.-]*://|[\w.-]+@[\w.-]+:|/|\.\.?/|~)", word) for word in rest):
+                return "git push sends the work to an address that is none of the repository's remotes"
             if "--delete" in rest or _short(rest, "d") or any(re.match(r"^[+:]\S", word) for word in rest):
                 return "git push deletes or overwrites a remote branch"
         case "reset" if {"--hard", "--merge", "--keep"} & set(rest):
@@ -113,6 +118,8 @@ def _danger(command: str, rest: list[str]) -> str:
             return "git difftool -x runs the program that is named there"
         case "grep" if any(re.match(r"-O.|--open-files-in-pager=", word) for word in rest):
             return "git grep -O runs the program that is named there"
+        case "clone" if any(re.match(r"-[a-zA-Z]*u", word) for word in rest):
+            return "git clone -u runs the program that is named there"
         case "clone" | "init" if any(re.match(r"-c|--config|--template", word) for word in rest):
             return f"git {command} takes settings or hooks that may run programs"
         case "worktree" if rest[:1] == ["remove"] and ("--force" in rest or "-f" in rest):

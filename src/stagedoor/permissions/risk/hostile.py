@@ -46,15 +46,32 @@ _SHELL_CODE = re.compile(
     re.IGNORECASE,
 )
 _TAKES_OVER = re.compile(
-    r"^(LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|DYLD_INSERT_LIBRARIES|DYLD_LIBRARY_PATH|BASH_ENV|ENV|PROMPT_COMMAND|"
+    r"^(LD_PRELOAD|LD_AUDIT|LD_LIBRARY_PATH|GCONV_PATH|DYLD_INSERT_LIBRARIES|DYLD_LIBRARY_PATH|BASH_ENV|ENV|PROMPT_COMMAND|"
     r"GIT_SSH|GIT_SSH_COMMAND|GIT_PROXY_COMMAND|GIT_ASKPASS|GIT_EXEC_PATH|GIT_CONFIG\w*|GIT_EXTERNAL_DIFF|"
     r"GIT_TEMPLATE_DIR|SSH_ASKPASS|SUDO_ASKPASS|RSYNC_RSH|CVS_RSH|DOCKER_HOST|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|"
     r"NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|JDK_JAVA_OPTIONS|RUSTC_WRAPPER|RUSTC_WORKSPACE_WRAPPER|LESSOPEN|LESSCLOSE|"
     r"CARGO_\w+_(RUNNER|LINKER)|CARGO_BUILD_RUSTC\w*|npm_config_(script_shell|shell|node_options|git|prefix)|"
     r"NPM_CONFIG_(SCRIPT_SHELL|SHELL|NODE_OPTIONS|GIT|PREFIX)|SHELLOPTS|BASHOPTS|BASH_FUNC_\w+.*)$"
 )
-_OPTIONS_THAT_RUN = re.compile(r"-(toolexec|exec|vettool|javaagent|agentpath|agentlib)\b|--require\b|-r[ =]?\.?/")
+_OPTIONS_THAT_RUN = re.compile(
+    r"-(toolexec|exec|vettool|javaagent|agentpath|agentlib)\b|--require\b|-r[ =]?\.?/|--eval\b|-C\s*linker=|-fplugin="
+    r"|--import\b|--loader\b|-Xbootclasspath|\blinker=/|-B/tmp"
+)
 """In variables that hold options for programs (``GOFLAGS``, ``MAVEN_OPTS``)."""
+_LOADS = re.compile(
+    r"^(PYTHON\w+|PERL5?LIB|RUBYLIB|NODE_PATH|CLASSPATH|LUA_C?PATH|GEM_(PATH|HOME)|BUNDLE_\w+|CARGO_HOME|CC|CXX|LD|AR|"
+    r"RUSTC?\w*|CGO_\w+|GO(FLAGS|ROOT|TOOLCHAIN)|MAKE\w*|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|SHELL|GIT_\w+|TERMINFO|"
+    r"NPM_CONFIG_\w+|npm_config_\w+|JAVA_HOME|MAVEN_\w+|GRADLE_\w+|COMPOSER_\w+|XDG_CONFIG_\w+|ZDOTDIR|HOME)$"
+)
+_FOR_ALL = re.compile(r"(^|[:=,;\s'\"!])/(tmp|var/tmp|dev/shm)(/|$|[:\s'\"])")
+_PACKAGES_FROM = re.compile(
+    r"^(PIP_\w*INDEX\w*|PIP_FIND_LINKS|UV_\w*(INDEX|FIND_LINKS)\w*|GOPROXY|GONOSUMDB|npm_config_\w*registry|NPM_CONFIG_\w*REGISTRY|"
+    r"YARN_\w*REGISTRY\w*|HOMEBREW_\w+(DOMAIN|REMOTE)|CARGO_REGISTR\w+|POETRY_REPOSITORIES_\w+|CONDA_CHANNELS?|RUSTUP_\w+|"
+    r"PUPPETEER_DOWNLOAD\w*|PLAYWRIGHT_DOWNLOAD_HOST|NODEJS_ORG_MIRROR|NVM_\w*MIRROR|BUNDLE_MIRROR\w*|HF_ENDPOINT)$"
+)
+_ELSEWHERE = re.compile(
+    r"\s*(\w+\+)?https?://(?!(localhost|127\.|\[::1\]|pypi\.org/|registry\.npmjs\.org|registry\.yarnpkg\.com|proxy\.golang\.org))"
+)
 _HIDES = re.compile(r"^(HISTFILE|HISTSIZE|HISTFILESIZE|HISTCONTROL|HISTIGNORE)$")
 
 
@@ -64,6 +81,11 @@ _INSTALLERS = frozenset(
 _FROM_ELSEWHERE = re.compile(
     r"^([\w.-]+(\[[\w,]*\])?\s*@\s*)?(git\+|https?://|github:|gitlab:|bitbucket:|gist:|ssh://|git@|git://)"
 )
+
+
+def _option_value(word: str) -> str:
+    """Of an option that is written with its value; else the word."""
+    return word.partition("=")[2] if word.startswith("-") else word
 
 
 def hostile(command: ShellCommand) -> list[Finding]:
@@ -79,7 +101,7 @@ def hostile(command: ShellCommand) -> list[Finding]:
         for word in command.words[1:]:
             if _UNSAFE.fullmatch(word):
                 found.append(Finding("high", f"{command.program} {word} runs with its safety off"))
-    if command.program in _INSTALLERS and any(_FROM_ELSEWHERE.match(word) for word in _operands(command)):
+    if command.program in _INSTALLERS and any(_FROM_ELSEWHERE.match(_option_value(word)) for word in command.words[1:]):
         found.append(Finding("high", f"{command.program} downloads code from an address and runs it"))
     if _AUTONOMOUS in zip(command.words, command.words[1:], strict=False) or "--tier=autonomous" in command.words:
         found.append(Finding("high", f"{command.program} starts another agent that does not ask for permission"))
@@ -89,18 +111,17 @@ def hostile(command: ShellCommand) -> list[Finding]:
         name, _, value = assignment.partition("=")
         if (_TAKES_OVER.match(name) and value) or _OPTIONS_THAT_RUN.search(value):
             found.append(Finding("high", f"{name} makes other programs run what it names"))
+        if _LOADS.match(name) and _FOR_ALL.search(value):
+            found.append(Finding("high", f"{name} makes programs run or load what lies where others can write"))
+        if _PACKAGES_FROM.match(name) and _ELSEWHERE.match(value):
+            found.append(Finding("high", f"{name} makes packages, which run, come from another place"))
+        if name == "DISPLAY" and re.match(r"[\w.-]+:", value) and not re.match(r"(localhost|unix|127\.)", value):
+            found.append(Finding("high", "DISPLAY shows the program on another machine, which can type into it"))
         if name == "PATH" and re.match(r"^(\.|\./|:|/tmp\b|/var/tmp\b|/dev/shm\b)", value):
             found.append(Finding("high", "PATH makes a folder that others can write to come first"))
         if _HIDES.match(name):
             found.append(Finding("high", f"{name} hides what was run from the history"))
     return found
-
-
-def _operands(command: ShellCommand) -> list[str]:
-    pairs = zip(command.words, command.words[1:], strict=False)
-    return [
-        word for before, word in pairs if not before.startswith("-") or before in ("--from", "-A", "-y", "--yes", "-e")
-    ]
 
 
 def _is_setting(command: ShellCommand, word: str) -> bool:

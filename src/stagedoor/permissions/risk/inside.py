@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from stagedoor.unified.events import Risk
 
@@ -25,7 +26,6 @@ _STRINGS = re.compile(r"""(['"`])((?:\\.|(?!\1).)*)\1""", re.DOTALL)
 _DANGEROUS = (
     frozenset(destructive.TABLE) | frozenset(destructive.ALWAYS) | frozenset(network.TABLE) | SHELLS | {"find", "xargs"}
 )
-_NAMED = re.compile(rf"(?<![\w.-])({'|'.join(map(re.escape, sorted(_DANGEROUS, key=len, reverse=True)))})(?![\w-])")
 _TALKS = frozenset(
     [
         "echo",
@@ -50,6 +50,9 @@ _TALKS = frozenset(
     ]
 )
 """Programs whose words are names or prose."""
+_LOOKS_UP = frozenset({"man", "info", "tldr", "whatis", "apropos", "type", "which", "whereis", "hash"})
+_OTHER_SETTING = re.compile(r"-o.*|--option(=.*)?|--setopt(=.*)?|--hookdir(=.*)?|--config(=.*)?|.*::.*=.*")
+"""By which an installer is told what to run beside its packages."""
 _LISTS = frozenset(
     [
         "install",
@@ -116,7 +119,7 @@ _INSTALLERS = frozenset(
 def inside(command: ShellCommand, judge_text: Callable[[str], Risk]) -> list[Finding]:
     """The worst of what the words, the assignments and the input of a command may be taken for."""
     words = tuple(word.replace(HOLE, "") for word in command.words)
-    if command.program in _TALKS or (command.program in _INSTALLERS and _LISTS & set(words[1:4])):
+    if _is_prose(command) or is_list_of_packages(command):
         return []
     texts: dict[str, None] = {}
     sources = [_tails(words), *(_readings(text, 0) for text in (*words[1:], command.stdin or ""))]
@@ -131,6 +134,19 @@ def inside(command: ShellCommand, judge_text: Callable[[str], Risk]) -> list[Fin
     return []
 
 
+def _is_prose(command: ShellCommand) -> bool:
+    """Those that look something up may have an option that names a program."""
+    asks = command.program in _LOOKS_UP and any(word.startswith("-") for word in command.words[1:])
+    return command.program in _TALKS and not asks
+
+
+def is_list_of_packages(command: ShellCommand) -> bool:
+    """Whether the words are names of packages: ``apt install curl`` runs no ``curl``."""
+    if any(_OTHER_SETTING.fullmatch(word) for word in command.words[1:]):
+        return False
+    return command.program in _INSTALLERS and not _LISTS.isdisjoint(command.words[1:4])
+
+
 def _tails(words: tuple[str, ...]) -> Iterator[str]:
     """The words from every one on that is the name of a program worth looking at."""
     for at, word in enumerate(words[1:-1], 1):
@@ -139,9 +155,16 @@ def _tails(words: tuple[str, ...]) -> Iterator[str]:
             yield shlex.join([first, *(after.rstrip("])},;") for after in words[at + 1 :] if after != "--")])
 
 
+@cache
+def _named() -> re.Pattern[str]:
+    """The name of a program worth looking at. Made at the first command that is judged: it takes some 20 ms."""
+    names = "|".join(map(re.escape, sorted(_DANGEROUS, key=len, reverse=True)))
+    return re.compile(rf"(?<![\w.-])({names})(?![\w-])")
+
+
 def _readings(text: str, depth: int) -> Iterator[str]:
     """What a text may be as a command: itself, its parts, the strings in it."""
-    if depth > 2 or len(text) > _LONGEST or not re.search(r"[\s'\"`]", text) or not _NAMED.search(text):
+    if depth > 2 or len(text) > _LONGEST or not re.search(r"[\s'\"`]", text) or not _named().search(text):
         return
     for words in guessed_commands(text)[:12]:
         yield from _tails(("", *words, ""))
@@ -149,6 +172,8 @@ def _readings(text: str, depth: int) -> Iterator[str]:
             yield from _readings(word, depth + 1)
     strings = [match.group(2) for match in _STRINGS.finditer(text)][:12]
     for string in strings:
+        if "|" in string:
+            yield string  # what a pipe does is in none of its parts
         yield from _readings(string, depth + 1)
     if len(strings) > 1:
         yield from _tails(("", *strings, ""))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -19,24 +18,11 @@ from ..shell.script import NETWORK, Script, ShellCommand
 from ..shell.wrappers import SHELLS
 from . import programs
 from .effects import LEVELS, Finding, display_path, reading, worst, writing
+from .fields import FOLDERS, command_text, is_cut, other_texts, paths_of, unknown_fields
 from .hostile import metadata_in
 
 MAX_REASONS = 12
 _MAX_NESTED_JUDGEMENTS = 3
-_FOLDER_KEYS = ("workdir", "cwd", "directory", "dir_path", "working_directory", "workingDirectory")
-_PATH_KEYS = (
-    "file_path",
-    "filePath",
-    "filepath",
-    "absolute_path",
-    "path",
-    "dir_path",
-    "notebook_path",
-    "target_file",
-    "filename",
-)
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
-_PATH_LISTS = ("paths", "file_paths", "files")
 
 
 class RiskVerdict(msgspec.Struct, frozen=True):
@@ -60,9 +46,11 @@ def judge(
     """Never raises on content. ``cwd`` is the workspace; ``home`` makes ``~`` a known place."""
     ground = as_ground(cwd, home)
     if tool_name == "shell" or operation == "execute":
-        return _as_run(_shell(command_text(input), _start(input, ground), ground), input)
+        start = start_folder(input, ground)
+        return _as_run(_shell(command_text(input), start, ground), input, start)
     if operation in ("read", "write"):
-        verdict = _files(operation, paths_of(tool_name, input), ground)
+        verdict = _files(operation, paths_of(tool_name, input, ground.workspace), ground)
+        verdict = _with_findings(verdict, _unnamed(tool_name, operation, input, verdict, ground))
         if tool_name not in ("mcp", "other") or verdict.risk != "low":
             return verdict
     match tool_name:
@@ -86,48 +74,14 @@ def judge_command(text: str, *, cwd: Folder, home: str | None = None) -> RiskVer
     return _shell(text, ground.workspace, ground)
 
 
-def command_text(input: Mapping[str, Any]) -> str | None:
-    """The command line of a shell call, whatever the agent calls it; a list of words is quoted into one."""
-    for key in ("command", "cmd", "script", "input", "code"):
-        value = input.get(key)
-        if isinstance(value, str):
-            return value
-        if isinstance(value, Sequence) and value:
-            return shlex.join(str(word) for word in cast("Sequence[object]", value))
-    return None
-
-
-def paths_of(tool_name: ToolName, input: Mapping[str, Any]) -> tuple[str, ...]:
-    """Every file a call names."""
-    findings = [value for key in _PATH_KEYS if isinstance(value := input.get(key), str) and value]
-    for key in _PATH_LISTS:
-        value = input.get(key)
-        if isinstance(value, list):
-            findings += [item for item in cast("list[object]", value) if isinstance(item, str)]
-    changes = input.get("changes")
-    if isinstance(changes, Mapping):
-        findings += [str(path) for path in cast("Mapping[object, object]", changes)]
-    elif isinstance(changes, list):
-        for change in cast("list[object]", changes):
-            if isinstance(change, Mapping):
-                path = cast("Mapping[object, object]", change).get("path")
-                findings += [path] if isinstance(path, str) else []
-    for key in ("patch", "input", "patchText"):
-        text = input.get(key)
-        if isinstance(text, str):
-            findings += [path for pair in _PATCHED.findall(text) for path in cast("tuple[str, ...]", pair) if path]
-    pattern = input.get("pattern")
-    if tool_name == "find_files" and isinstance(pattern, str) and pattern.startswith(("/", "~", "..")):
-        findings.append(pattern)
-    return tuple(dict.fromkeys(findings))
-
-
-def _start(input: Mapping[str, Any], ground: Ground) -> str | None:
-    for key in _FOLDER_KEYS:
-        value = input.get(key)
-        if isinstance(value, str) and value:
-            return resolve(value, ground.workspace, ground.home)
-    return ground.workspace
+def start_folder(input: Mapping[str, Any], ground: Ground) -> str | None:
+    """The folder in which a command runs; ``None`` when the call does not say one that can be known."""
+    folders = {
+        resolve(value, ground.workspace, ground.home) if isinstance(value, str) else None
+        for key in FOLDERS
+        if (value := input.get(key))
+    }
+    return next(iter(folders or {ground.workspace})) if len(folders) < 2 else None
 
 
 def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
@@ -137,6 +91,7 @@ def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
     findings = _script_findings(script, ground, depth=0)
     if script.problems:
         findings += _named_anywhere(text, start, ground)
+        findings += _keys_sent(text, script.commands)
     verdict = _verdict(findings, script.commands)
     return RiskVerdict(verdict.risk, verdict.reasons, verdict.commands, (), (*script.problems, *script.alarms))
 
@@ -144,27 +99,27 @@ def _shell(text: str | None, start: str | None, ground: Ground) -> RiskVerdict:
 _LEAVES_SANDBOX = re.compile(
     r"disable_?sandbox|no_?sandbox|bypass_?sandbox|escalat|privileged|as_?root|sudo|unsandboxed", re.I
 )
-_CHANGES_SHELL = frozenset(
-    {"env", "environment", "envs", "environment_variables", "shell", "stdin", "user", "interpreter"}
-)
 _USUAL_SHELLS = frozenset(
     {"", "bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh", "/usr/bin/bash", "/usr/bin/zsh"}
 )
 
 
-def _as_run(verdict: RiskVerdict, input: Mapping[str, Any]) -> RiskVerdict:
+def _as_run(verdict: RiskVerdict, input: Mapping[str, Any], start: str | None) -> RiskVerdict:
     """What the other fields of a call make of its command: where it runs, as whom, with which shell and variables."""
     findings: list[Finding] = []
     problems: list[str] = []
-    for key, value in input.items():
-        if not value or (key == "shell" and value in _USUAL_SHELLS):
+    if start is None:
+        findings.append(Finding("medium", "does not say clearly in which folder it runs"))
+        problems.append("not understood: the call does not say clearly in which folder it runs")
+    for key in unknown_fields(input):
+        value = input[key]
+        if key == "shell" and value in _USUAL_SHELLS:
             continue
-        if _LEAVES_SANDBOX.search(key) or (isinstance(value, str) and key.startswith("sandbox") and "escalat" in value):
+        if _LEAVES_SANDBOX.search(key) or (key.startswith("sandbox") and (not value or "escalat" in str(value))):
             findings.append(Finding("high", f"asks to run outside the agent's sandbox ({key})"))
-            problems.append(f"not understood: the call says `{key}`, which changes how the command runs")
-        elif key in _CHANGES_SHELL:
-            findings.append(Finding("medium", f"sets `{key}`, which changes how the command runs"))
-            problems.append(f"not understood: the call says `{key}`, which changes how the command runs")
+        else:
+            findings.append(Finding("medium", f"sets `{key}`, which may change how the command runs"))
+        problems.append(f"not understood: the call says `{key}`, which may change how the command runs")
     if not findings:
         return verdict
     whole = _verdict([*findings, *(Finding(verdict.risk, reason) for reason in verdict.reasons)], verdict.commands)
@@ -176,6 +131,24 @@ def _named_anywhere(text: str, start: str | None, ground: Ground) -> list[Findin
     for word in re.findall(r"[^\s;|&<>()'\"`=,]+", text)[:400]:
         if ("/" in word or "." in word) and locate(word, (start,), ground).place == "secret":
             return [Finding("high", f"names {display_path(word)}, where credentials are stored")]
+    return []
+
+
+_KEY_VARIABLE = re.compile(
+    r"\$\{?\w*(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL|SESSION_?KEY|AUTH_?KEY)\w*",
+    re.IGNORECASE,
+)
+_HERE = re.compile(r"(https?://)?(localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[::1\])([:/]|$)", re.IGNORECASE)
+
+
+def _keys_sent(text: str, commands: Sequence[ShellCommand]) -> list[Finding]:
+    """A variable that by its name holds a key, in a line that talks to another machine."""
+    if (key := _KEY_VARIABLE.search(text)) is None:
+        return []
+    for command in commands:
+        words = command.words[1:]
+        if command.program in NETWORK and not any(_HERE.match(word) for word in words):
+            return [Finding("high", f"{command.program} may send {key.group(0)}, a key, over the network")]
     return []
 
 
@@ -226,6 +199,33 @@ def _files(operation: Operation, paths: tuple[str, ...], ground: Ground) -> Risk
     findings = [finding for path in paths for finding in look(path, (ground.workspace,), ground)]
     verdict = _verdict(findings, ())
     return RiskVerdict(verdict.risk, verdict.reasons, (), paths)
+
+
+def _unnamed(
+    tool_name: ToolName, operation: Operation, input: Mapping[str, Any], verdict: RiskVerdict, ground: Ground
+) -> list[Finding]:
+    """What a call for files may be about beside the files it names where we look for them."""
+    findings: list[Finding] = []
+    if is_cut(input):
+        findings.append(Finding("medium", "has more fields than were looked at"))
+    if operation != "read":
+        return findings
+    texts = [text for text in other_texts(input) if text not in verdict.paths]
+    for text in texts:
+        if locate(text, (ground.workspace,), ground).place == "secret":
+            findings.append(Finding("high", f"names {display_path(text)}, where credentials are stored"))
+        elif not verdict.paths:
+            findings += reading(text, (ground.workspace,), ground)
+    if not verdict.paths and tool_name == "read_file" and any(input.values()):
+        findings.append(Finding("medium", "does not say clearly which files it reads"))
+    return findings
+
+
+def _with_findings(verdict: RiskVerdict, more: Sequence[Finding]) -> RiskVerdict:
+    if not more:
+        return verdict
+    whole = _verdict([*more, *(Finding(verdict.risk, reason) for reason in verdict.reasons)], ())
+    return RiskVerdict(whole.risk, whole.reasons, (), verdict.paths)
 
 
 def _network(target: str, ground: Ground) -> RiskVerdict:

@@ -15,6 +15,9 @@ from .effects import Finding, display_path, protected_finding
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?!/)", re.IGNORECASE)
 _CODE = re.compile(r"[\s(){};'\"]")
 _NAMES = re.compile(r"[^\s;|&<>()\[\]{}'\"`=,:]+")
+_DISK = re.compile(
+    r"/dev/((r?disk|sd|hd|vd|xvd|nvme|mmcblk|md|dm-|loop|sg|nbd|zd)\w*|mem|kmem|port|mapper/.*|disk/.*)$"
+)
 _CHATTY = frozenset({"gh", "glab", "hub", "logger", "notify-send", "say", "mail", "slack"})
 """Programs whose long words are prose."""
 
@@ -44,6 +47,8 @@ def _in_word(word: str, command: ShellCommand, ground: Ground) -> list[Finding]:
         spot = locate(part, command.cwds, ground)
         if spot.place == "protected":
             found.append(protected_finding(part, spot))
+        elif spot.place == "device" and _DISK.match(spot.path):
+            found.append(Finding("high", f"names {display_path(part)}, a disk or the memory of this machine"))
         elif spot.place == "secret":
             found.append(Finding("high", f"names {display_path(part)}, where credentials are stored"))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from ..paths import Ground, locate
 from ..shell.script import ShellCommand
@@ -122,6 +122,13 @@ def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
         option = value if flag == "-o" else flag if flag.startswith("-o") else ""
         if option and _RUNS_LOCALLY.fullmatch(option):
             found.append(Finding("high", f"{command.program} {option} runs a program on this machine"))
+        if command.program in ("ssh", "autossh") and re.match(r"^-[a-zA-Z]*A$", flag):
+            found.append(Finding("high", f"{command.program} -A lends your keys to the other machine"))
+        where = value if flag in ("-D", "-L") else flag[2:] if flag[:2] in ("-D", "-L") else ""
+        if command.program in ("ssh", "autossh") and (re.match(r"^(0\.0\.0\.0|\*|\[?::\]?)?:", where) or flag == "-g"):
+            found.append(Finding("high", f"{command.program} {flag} lets others in from outside"))
+        if command.program == "mosh" and flag.startswith(("--ssh", "--server", "--client")):
+            found.append(Finding("high", f"mosh {flag} runs the program that is named there"))
         if re.match(r"^-R", flag) and command.program in ("ssh", "autossh"):
             found.append(Finding("high", f"{command.program} -R opens a way in from another machine"))
         if command.program in ("ssh", "scp", "sftp") and re.match(r"^-F", flag):
@@ -142,28 +149,52 @@ def _ssh_options(command: ShellCommand, ground: Ground) -> list[Finding]:
     return found
 
 
+_WITH_CONTEXTS = ("docker", "docker-compose", "podman", "podman-compose")
+"""Whose contexts are machines. Those of ``kubectl`` are clusters, on which it works anyway."""
+_BEFORE_THE_COMMAND = ("--config", "--host", "-H", "--log-level", "-l", "--tlscacert", "--tlscert", "--tlskey")
+
+
+def _contexts(words: Sequence[str]) -> Iterator[str]:
+    """What ``--context`` names anywhere, and ``-c`` before the command, after which it means something else."""
+    before, value_of = True, ""
+    for word, following in itertools.pairwise([*words, ""]):
+        option, given, attached = word.partition("=")
+        if option == "--context":
+            yield attached if given else following
+        elif before and (short := re.match(r"-[Dv]*c=?(.*)", word, re.DOTALL)):
+            yield short[1] or following
+        before = before and (word.startswith("-") or value_of in (*_BEFORE_THE_COMMAND, "--context", "-c"))
+        value_of = word
+
+
 def _container(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, words = command.program, command.words[1:]
     line = " ".join([*words, command.stdin or ""])
     if re.search(
         r"--(allow-)?privileged|security\.(privileged|insecure|nesting)|raw\.(lxc|qemu)|--grant-all|hostpid|hostnetwork|"
         r"hostpath|hostipc|privileged\W{1,3}true|--rootfs|--filesystem=host|--profile=(sysadmin|privileged)"
-        r"|\bdebug node/"
-        r"|(^|\s)--(url|connection|remote)\b|cluster-admin|volumes\W+[\[-]+\s*\W?/|\bmachine ssh\b|--(pid|userns|ipc"
-        r"|uts|net|network|cgroupns)[= ]host|--cap-add|--device\b|--security-opt"
+        r"|\bdebug node/|\bcontext (create|update|import)\b|docker host=|\bswarm init\b"
+        r"|(^|\s)--(url|connection|remote)\b|cluster-admin|volumes\W+[\[-]+\s*\W?/|\bmachine ssh\b|"
+        r"--(pid|userns|ipc|uts|net|network|cgroupns)[= ]host|--cap-add|--device\b|--security-opt"
         r"|--cgroup-parent|--gpus-all|--volumes-from|docker\.sock|podman\.sock|containerd\.sock|(^|\s)(-H|--host)[= ]",
         line, re.I,
     ):  # fmt: skip
         return [Finding("high", f"{name} turns off the isolation of a container")]
+    if name in _WITH_CONTEXTS and (elsewhere := [place for place in _contexts(words) if place != "default"]):
+        return [Finding("high", f"{name} --context {elsewhere[0]} works on another machine")]
     mounts = [word for word in words if re.match(r"^(~|/|\.)[^:]*:", word)]
     mounts += [word.partition("=")[2] for word in words if word.startswith(("--volume=", "-v="))]
-    mounts += [word[2:] for word in words if re.match(r"^-v[~/.]", word)]
+    mounts += [match.group(1) for word in words if (match := re.match(r"^-[a-zA-Z]*v([~/.].*)", word))]
     mounts += re.findall(r"(?:source|src|device|dest)=([^,\s\"]+)", line)
     for flag, value in itertools.pairwise([*words, ""]):
         option, given, attached = flag.partition("=")
         value = attached if given else value
         if option == "--build-context" or option in _MOUNT_OPTIONS.get(name, ()):
             mounts += [value.rpartition("=")[2], value]
+        elif option in ("-f", "--file", "-c", "--compose-file", "--config", "--env-file", "--project-directory"):
+            spot = locate(value, command.cwds, ground)
+            if spot.place not in ("workspace", "harmless", "unknown"):
+                return [Finding("high", f"{name} does what {value} says, a file outside the workspace")]
         elif option in ("-o", "--output", "--iidfile", "--metadata-file", "--cidfile") and "=" not in value:
             mounts.append(value)
     if name in ("minikube", "multipass") and words[:1] == ("mount",):
@@ -193,26 +224,48 @@ _CLOUD = re.compile(
 )
 
 
+_GRANTS = re.compile(
+    r"\b(attach|put|set|add|update|create)-[\w-]*(policy|acl|binding|login-profile|trust|permission)\b|add-iam-policy-binding"
+    r"|set-iam-policy|role assignment create|authorize-security-group|--acl[= ]public|allusers|allauthenticatedusers"
+    r"|put-public-access-block|add-user-to-group|roles/owner|administratoraccess|create-key-pair|import-key-pair"
+    r"|\bupdate-function-(code|configuration)\b|run-command invoke|ssm (send-command|start-session)|ecs execute-command"
+    r"|add-metadata\b.*ssh-keys|--visibility[= ]public|\brepo create\b.*--public"
+    r"|(^|[\s/])(user|repos/\S+)/(gpg_)?keys\b"
+    r"|/(hooks|collaborators|invitations)\b.*(-X|--method|-f|-F)"
+    r"|(-X|--method)\b.*/(hooks|collaborators|invitations|keys)\b"
+    r"|clusterrolebinding|\b(create|edit|patch) rolebinding|gist create\b.*(\.env|id_rsa|\.pem)",
+    re.IGNORECASE,
+)
+_TAKES_FROM_ADDRESS = re.compile(r"(^| )(apply|create|replace|install|upgrade)\b.*\s\S*https?://")
+_SERVES_ALL = re.compile(
+    r"\b(port-forward|proxy)\b.*--address[= ](0\.0\.0\.0|::|\*)|--accept-hosts|--bind-all|--disable-filter"
+)
+
+
 def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
     name, line = command.program, " ".join(command.words[1:])
     if _CLOUD.search(line) or re.search(r"\bs3\b.*\b(rm|sync)\b.*(--recursive|--delete)", line):
         return [Finding("high", f"{name} deletes remote resources")]
     if re.search(
-        r"\bauth (token|print-access-token|print-identity-token)\b|get-secret-value|get secrets?\b|config view --raw"
+        r"\bauth (application-default )?(token|print-access-token|print-identity-token)\b|get-secret-value"
+        r"|get secrets?\b|config view --raw"
         r"|--show-token|export-credentials|get-session-token|assume-role|--with-decryption|get-login-password|create-access-key"
         r"|get-access-token|secrets? versions access|keyvault secret|\bkeys create\b|create token"
         r"|get-federation-token|env pull"
         r"|userdata|\bquery\b|config (show|dump)|--query user-?data|ssh-key add"
         r"|deploy-key add"
-        r"|auth refresh",
+        r"|auth refresh|--show-secrets|\bstate pull\b|\boutput\b.*-json|create-for-rbac|create-login-profile",
         line,
         re.IGNORECASE,
     ):
         return [Finding("high", f"{name} shows or makes credentials")]
+    if _GRANTS.search(line):
+        return [Finding("high", f"{name} changes who may do or see something, or runs a program elsewhere")]
     if name == "heroku" and line.startswith("config"):
         return [Finding("high", "heroku config shows or changes credentials")]
     if re.search(
-        r"^(alias set|config set (editor|pager|browser|git_protocol)|extension install|extensions? (install|add))", line
+        r"^(alias set|krew install|config set (editor|pager|browser|git_protocol)|(plugin|extension)s? (install|add))",
+        line,
     ):
         return [Finding("high", f"{name} installs what runs later")]
     if name in ("kubectl", "oc", "helm") and any(finding.risk == "high" for finding in _container(command, ground)):
@@ -222,13 +275,17 @@ def _cloud(command: ShellCommand, ground: Ground) -> list[Finding]:
             spot = locate(part, command.cwds, ground) if part and ("/" in part or part.startswith((".", "~"))) else None
             if spot is not None and (spot.place == "secret" or (spot.broad and spot.place != "workspace")):
                 return [Finding("high", f"{name} gets {part}, with what is secret in it")]
+    if name in ("kubectl", "oc", "helm") and _TAKES_FROM_ADDRESS.search(line):
+        return [Finding("high", f"{name} starts what it downloads from an address")]
+    if _SERVES_ALL.search(line):
+        return [Finding("high", f"{name} lets others in from outside")]
     if re.search(r"\bapply\b.*-auto-approve", line):
         return [Finding("high", f"{name} changes remote resources without asking")]
     return [Finding("medium", f"{name} uses a remote service")]
 
 
 _PUBLISH = {
-    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login|config (get \\S*_auth|list)",
+    "npm": r"publish|unpublish|deprecate|owner|token|adduser|login|config (get \S*_auth\w*|ls|list)",
     "yarn": r"publish|npm publish", "pnpm": r"publish",
     "cargo": r"publish|yank|login|owner", "gem": r"push|yank|owner", "twine": r"upload", "poetry": r"publish",
     "uv": r"publish", "hatch": r"publish", "flit": r"publish",
@@ -240,12 +297,12 @@ _PACKAGE_RUNS = re.compile(
 )
 _PACKAGE_SETS = re.compile(
     r"(config set|c set|set) \S*(script-shell|shell|prefix|node-options|git|registry|cafile|index-url|proxy|editor"
-    r"|viewer|"
+    r"|viewer|channels|yarnPath|pluginPath|"
     r"ignore-scripts)|set-script\b|pkg set scripts"
 )
 _FOREIGN = re.compile(
     r"(-i|--index-url|--extra-index-url|--index|--default-index|--find-links|-f|--registry|--git"
-    r"|--source)[= ]+(https?|git|ssh|ftp)"
+    r"|--source|-c|--channel|--add|-a|channels|sources|-w GO\w+|repo\S* \w+)[= ]+(https?|git|ssh|ftp)"
     r"\S*://(?!(pypi\.org|registry\.npmjs\.org|registry\.yarnpkg\.com|github\.com)/)", re.IGNORECASE
 )  # fmt: skip
 _ROOTS = (
@@ -298,5 +355,6 @@ TABLE: dict[str, Look] = {
                      "azcopy", "wrangler", "railway",
                      "s5cmd", "b2", "oci", "hcloud", "linode-cli", "ibmcloud"), _cloud),
     **dict.fromkeys(_PUBLISH, _packages),
-    **dict.fromkeys(("pip", "go", "pipx", "conda", "mamba"), _packages),
+    **dict.fromkeys(("pip", "go", "pipx", "conda", "mamba", "micromamba", "composer",
+                     "luarocks", "cpan", "cpanm"), _packages),
 }  # fmt: skip

@@ -8,19 +8,22 @@ import re
 from collections.abc import Callable
 from itertools import pairwise
 
+import msgspec
+
 from stagedoor.unified.events import Risk
 
-from ..paths import Ground, locate
+from ..paths import Ground, locate, resolve
 from ..shell.launchers import ANY_OPTION
 from ..shell.script import ShellCommand
 from ..shell.scripts import awk_parts, is_plain_awk_program, is_plain_sed_script, sed_parts
 from ..shell.suspicion import SENSITIVE
 from ..shell.words import HOLE
-from ..shell.wrappers import SHELLS, find_roots, narrowed, split_git
+from ..shell.wrappers import SHELLS, as_called_by_name, find_roots, is_known_file, narrowed, split_git
 from . import destructive, git, network
 from .agents import other_agents
 from .destructive import options_and_names
 from .effects import Finding, deleting, display_path, protected_finding, reading, writing
+from .git_ground import runs_by_looking
 from .hostile import hostile, opens_shell
 from .inside import inside
 from .named import named_files
@@ -91,8 +94,11 @@ def _interpreter_findings(command: ShellCommand, ground: Ground, judge_text: Cal
         found.append(Finding(risk, f"{name} gives files to whoever connects"))
     if command.stdin is not None and not any(not word.startswith("-") for word in words[1:] if word not in code):
         code.append(command.stdin)
+    loaded = " ".join(word for word in words[1:] if re.match(r"-[rMl]\w|--(require|import)=", word))
     for text in code:
         found += _code_findings(name, text, command, ground, judge_text)
+        if loaded and opens_shell(f"{loaded} {text}"):
+            found.append(Finding("high", f"{name} opens a shell for another machine"))
     for word in words[1:]:
         if not word.startswith("-") and word not in code:
             found += [f for f in reading(word, command.cwds, ground) if f.risk == "high"]
@@ -152,12 +158,14 @@ _TOOLS = frozenset(
     ]
 )  # fmt: skip
 _VERSION = frozenset({"--version", "-V", "-v", "-version", "version", "--help", "-h"})
-_PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/usr/sbin", "/sbin"})
 
 
 def findings(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
     """What is to be said about one simple command; nothing when it only reads inside the workspace."""
     found = hostile(command)
+    if (words := as_called_by_name(command.words)) is not None:
+        found += findings(msgspec.structs.replace(command, words=words, redirects=()), ground, judge_text)
+        found.append(Finding("medium", f"{command.program} is many programs in one, and runs {display_path(words[0])}"))
     for redirect in command.redirects:
         look = writing if redirect.writes else reading
         found += look(redirect.target, command.cwds, ground)
@@ -184,12 +192,20 @@ def _with_these_words(command: ShellCommand, ground: Ground) -> list[Finding]:
     pattern, reason = destructive.LATER.get(name, (None, ""))
     if pattern is not None and pattern.match(" ".join(words)):
         return [Finding("high", f"{name} {reason}")]
+    if destructive.names_program(name, words):
+        return [Finding("high", f"{name} runs or loads what is named there")]
     spots = [
         (word, locate(word, command.cwds, ground)) for word in words if not word.startswith("-") and len(word) < 1000
     ]
     wide = [word for word, spot in spots if spot.broad and spot.place != "workspace"]
     if wide and (name in _SERVERS or (name in _READS_TREES and _RECURSIVE[name].search(" ".join(words)))):
         return [Finding("high", f"{name} reads all of {display_path(wide[0])}, with the credentials in it")]
+    if name in _VIRTUAL_MACHINES or name.startswith("qemu-system-"):
+        parts = [part for word in words for part in re.split(r"[=,:]", word) if part.startswith(("/", "~", "."))]
+        for part in parts:
+            spot = locate(part, command.cwds, ground)
+            if spot.place in ("secret", "device", "protected") or (spot.broad and spot.place != "workspace"):
+                return [Finding("high", f"{name} gives a virtual machine access to {display_path(part)}")]
     if name in ("make", "gmake", "cmake", "meson", "ninja"):
         places = [word.partition("=")[2] for word in words if "=" in word]
         places += [after for flag, after in pairwise(words) if flag in ("--prefix", "--destdir")]
@@ -209,6 +225,9 @@ def _with_these_words(command: ShellCommand, ground: Ground) -> list[Finding]:
     return []
 
 
+_VIRTUAL_MACHINES = frozenset(
+    ["kvm", "qemu-kvm", "lkvm", "krunvm", "crosvm", "cloud-hypervisor", "firecracker", "vfkit", "tart", "virtiofsd"]
+)
 _SERVERS = frozenset(
     {"http-server", "serve", "httpd", "caddy", "live-server", "miniserve", "darkhttpd", "webfsd", "sftpgo"}
 )
@@ -243,6 +262,8 @@ def _protected(command: ShellCommand, ground: Ground) -> list[Finding]:
 def only_reads(command: ShellCommand) -> bool:
     """Whether a program with these words leaves everything as it is, whatever it is given to read."""
     name, words = command.program, command.words[1:]
+    if not command.words or not is_known_file(command.words[0]):
+        return False
     if name in _SEEKERS:
         return not any(re.fullmatch(_SEEKERS[name], word) for word in words)
     return name in READERS and HOLE not in "".join(words) and not isinstance(read_call(name, words), str)
@@ -251,17 +272,18 @@ def only_reads(command: ShellCommand) -> bool:
 def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> list[Finding]:
     name, words = command.program, command.words
     if (special := destructive.TABLE.get(name)) is not None:
-        return special(command, ground)
+        return [*special(command, ground), *_program_file(command)]
     if (reason := destructive.ALWAYS.get(name) or destructive.ALWAYS.get(name.partition(".")[0])) is not None:
         return [Finding("high", f"{display_path(name)} {reason}")]
     if command.transparent:
         return [Finding("medium", "nohup may write the file nohup.out")] if name == "nohup" else []
-    if name in _TOOLS and len(words) == 2 and words[1] in _VERSION and _is_known_file(words[0]):
+    if name in _TOOLS and len(words) == 2 and words[1] in _VERSION and is_known_file(words[0]):
         return []
     if name == "git":
-        return [*git.findings(words), *_program_file(command), *_git_folder(command, ground)]
+        found = [*git.findings(words), *_program_file(command), *_git_folder(command, ground)]
+        return found or _looked_at(command, ground)
     if (transfer := network.TABLE.get(name)) is not None:
-        return transfer(command, ground)
+        return [*transfer(command, ground), *_program_file(command)]
     if name in INTERPRETERS:
         return _interpreter_findings(command, ground, judge_text)
     if name in SHELLS:
@@ -279,15 +301,11 @@ def _program(command: ShellCommand, ground: Ground, judge_text: JudgeText) -> li
     return [Finding("medium", f"{display_path(name)} may change things"), *_secrets_named(command, ground)]
 
 
-def _is_known_file(word: str) -> bool:
-    return "/" not in word or posixpath.dirname(word) in _PROGRAM_FOLDERS
-
-
 def _program_file(command: ShellCommand) -> list[Finding]:
     word = command.words[0]
     return (
         []
-        if _is_known_file(word)
+        if is_known_file(word)
         else [Finding("medium", f"runs the file {display_path(word)}, which only has the name of a known program")]
     )
 
@@ -362,9 +380,12 @@ def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
     if verb in ("apply", "am"):
         found += patched(command, ground)
     if verb in _GIT_WRITES:
-        for path in names:
+        for path in itertools.chain.from_iterable(name.split(",") for name in names):
             spot = locate(path, command.cwds, ground)
-            found += [protected_finding(path, spot, f"git {verb} writes")] if spot.place == "protected" else []
+            if spot.place == "protected":
+                found.append(protected_finding(path, spot, f"git {verb} writes"))
+            elif spot.place == "secret" and path:
+                found.append(Finding("high", f"git {verb} writes {display_path(path)}, where credentials are stored"))
     if verb == "clone" and len(names) == 1:
         target = posixpath.basename(names[0].rstrip("/")).removesuffix(".git")
         found += [f for f in writing(target or ".", command.cwds, ground) if f.risk == "high"]
@@ -379,6 +400,21 @@ def _git_folder(command: ShellCommand, ground: Ground) -> list[Finding]:
         if flag in ("-C", "--git-dir", "--work-tree")
         for found in reading(value, command.cwds, ground)
     ]
+
+
+def _looked_at(command: ShellCommand, ground: Ground) -> list[Finding]:
+    """What a repository makes git run although the command only reads."""
+    if not ground.on_disk or command.words[1:2] in ((), ("--version",), ("--help",), ("help",), ("version",)):
+        return []
+    inner = [value for flag, value in pairwise(split_git(command.words)[0]) if flag == "-C"]
+    for cwd in command.cwds:
+        folder = cwd
+        for step in inner:
+            folder = resolve(step, folder, ground.home)
+        why = "is known only at run time" if folder is None else runs_by_looking(folder)
+        if why:
+            return [Finding("medium", f"git may run a program of the repository's: it {why}")]
+    return []
 
 
 _FIND_TESTS = re.compile(

@@ -14,7 +14,7 @@ import msgspec
 from .plain import NotUnderstood, is_harmless_setting, is_own_name
 from .scripts import is_plain_awk, is_plain_sed
 from .words import HOLE
-from .wrappers import SHELLS, WRAPPERS, Inner, Words, find_roots, narrowed, program_of, split_git
+from .wrappers import FOLLOWED_SHELLS, SHELLS, WRAPPERS, Inner, Words, find_roots, narrowed, program_of, split_git
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -116,6 +116,17 @@ _RUNNING: dict[str, tuple[str, ...]] = {
     "wget": ("--use-askpass", "--config", "-e", "--execute"),
     "make": ("--eval", "-E"),
     "cargo": ("--config",),
+    **dict.fromkeys(
+        ("gcc", "g++", "cc", "c++", "clang", "clang++", "gfortran", "ld", "gold", "lld"),
+        ("-wrapper", "-fplugin", "-fpass-plugin", "-specs", "-B", "-load", "-plugin", "--plugin"),
+    ),
+    "hg": ("--config", "--ssh", "-e", "--remotecmd"),
+    "sl": ("--config", "--ssh", "-e", "--remotecmd"),
+    "svn": ("--config-option", "--config-dir", "--diff-cmd", "--diff3-cmd", "--merge-cmd", "--editor-cmd"),
+    "bzr": ("-O",),
+    "brz": ("-O",),
+    "fossil": ("--ssh-command", "--command"),
+    "jj": ("--config", "--config-file", "--config-toml", "--tool"),
     "less": ("+", "-k", "--lesskey-src", "--lesskey-file"),
     "more": ("+",),
     "vim": ("-c", "+", "-S", "--cmd", "-s"),
@@ -356,6 +367,8 @@ def _fed(inner: Words, replaced: str, stdin: str | None) -> Words:
 
 def _shell(name: str, rest: Words) -> list[Inner]:
     """Only checked: the reader itself goes on into the text."""
+    if name not in FOLLOWED_SHELLS:
+        raise NotUnderstood(f"runs {name}, which may read its text in another way")
     at = 0
     while at < len(rest) and rest[at].startswith(("-", "+")):
         word = rest[at]

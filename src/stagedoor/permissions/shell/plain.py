@@ -8,7 +8,7 @@ bash, dash and zsh read differently is left out. The oracle is bash itself (``to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 MAX_NESTING = 20
@@ -55,6 +55,7 @@ class Opened(NamedTuple):
 
     operator: str
     target: Word
+    number: str = ""  # what is opened, where it is not the usual input or output
 
 
 class Simple(NamedTuple):
@@ -94,6 +95,13 @@ class Choice(NamedTuple):
 
 
 Statement = Simple | Pipe | Group | Loop | Choice
+
+
+def joined_files(opened: Sequence[Opened]) -> str:
+    """What of these joins or closes files that are open already, where that is more than to show what is printed."""
+    joined = [f"{number}{operator}{target.literal}" for operator, target, number in opened if operator in (">&", "<&")]
+    shown = len(joined) == len(opened) and all(one in ("2>&1", ">&2") for one in joined)
+    return "" if shown else " ".join(joined)
 
 
 def understand(text: str) -> Chain:
@@ -225,7 +233,9 @@ class _Tokens:
                 or (symbol.startswith("<<") and number not in ("", "0"))
             ):
                 raise NotUnderstood("redirects an unusual number")
-            return self._opened(symbol)
+            opened = self._opened(symbol)
+            usual = "0" if symbol.startswith("<") else "1"
+            return opened if number in ("", usual) else opened._replace(number=number)
         if text.startswith("((", self.at):
             raise NotUnderstood("calculates with `((…))`")
         if operator := _OPERATOR.match(text, self.at):
@@ -470,7 +480,9 @@ class _Parser:
         return chain
 
     def _pipe(self) -> Statement:
+        negated = False
         while self._keyword() in ("!", "time"):
+            negated = negated or self._keyword() == "!"
             self._at += 1
             following = self._peek()
             if not isinstance(following, Word) or (following.literal or "-").startswith("-"):
@@ -482,6 +494,8 @@ class _Parser:
             if self._keyword() in ("!", "time"):
                 raise NotUnderstood("uses `time` or `!` inside a pipe")
             stages.append(self._stage())
+        if negated and len(stages) == 1 and _may_change_folder(stages[0]):
+            raise NotUnderstood("goes on where a `cd` has failed")
         return stages[0] if len(stages) == 1 else Pipe(tuple(stages))
 
     def _stage(self) -> Statement:
@@ -586,6 +600,16 @@ def _assignment(word: Word) -> tuple[str, Word] | None:
     if word.glob:
         raise NotUnderstood("sets a variable to a pattern of file names")
     return match.group(1), Word((first[match.end() :], *word.parts[1:]), word.bare)
+
+
+def _may_change_folder(statement: Statement) -> bool:
+    match statement:
+        case Simple(words=(word, *_)):
+            return word.literal in (None, "cd", "chdir", "pushd", "popd", "command", "builtin")
+        case Simple() | Pipe() | Group(subshell=True):
+            return False
+        case _:
+            return True
 
 
 def _check_program(word: Word) -> None:

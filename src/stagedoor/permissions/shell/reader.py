@@ -17,8 +17,8 @@ from . import plain
 from . import words as shell_words
 from .launchers import ANY_OPTION, launched
 from .plain import NotUnderstood, understand
-from .scope import Scope, merged
-from .script import DECODERS, NETWORK, Redirect, Script, ShellCommand, printed
+from .scope import Scope
+from .script import DECODERS, NETWORK, NOWHERE, Redirect, Script, ShellCommand, printed
 from .suspicion import (
     RESERVED,
     SENSITIVE,
@@ -30,7 +30,17 @@ from .suspicion import (
     shell_text,
 )
 from .words import BRANCHES, HOLE, LOOPS, MAX_READINGS, parsed, source
-from .wrappers import SHELLS, is_transparent, listed, nested, program_of, unwrap
+from .wrappers import (
+    FOLLOWED_SHELLS,
+    SHELLS,
+    changes_nothing,
+    is_known_file,
+    is_transparent,
+    listed,
+    nested,
+    program_of,
+    unwrap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -78,6 +88,8 @@ class _ScriptReader:
         self._stdin: str | None = None
         self._listed: str | None = None  # paths that the command before in the pipe finds
         self._made_from: list[str] = []
+        self._through = ""
+        self._into_file = False
         self._conditional = 0
         self._depth = 0
         self._proven: dict[str, _Field] = {}  # the variables of which the value is certain
@@ -148,10 +160,10 @@ class _ScriptReader:
 
     def _statements(self, node: Node) -> None:
         for child in node.children:
-            before = self._scope.cwds
+            mark = self._scope.mark()
             self._visit(child)
             # Whether a `cd` worked is not known unless what follows hangs on it by `&&`.
-            self._scope.cwds = merged(before, self._scope.cwds)
+            self._scope.unsure_since(mark)
 
     def _visit(self, node: Node) -> None:
         match node.type:
@@ -187,12 +199,12 @@ class _ScriptReader:
                 self._statements(node)
 
     def _list(self, node: Node) -> None:
-        before = self._scope.cwds
+        mark = self._scope.mark()
         operator = next((child.type for child in node.children if child.type in ("&&", "||")), "&&")
         for number, child in enumerate(node.named_children):
             self._conditional += 1 if number else 0
-            if number and operator == "||":
-                self._scope.cwds = merged(before, self._scope.cwds)
+            if number and (operator == "||" or b"||" in (node.named_children[0].text or b"")):
+                self._scope.unsure_since(mark)
             self._visit(child)
             self._conditional -= 1 if number else 0
 
@@ -338,12 +350,11 @@ class _ScriptReader:
             self._proven = proven
 
     def _plain_chain(self, chain: plain.Chain) -> None:
-        start = self._scope.cwds
+        mark, sure = self._scope.mark(), True
         for operator, statement, background in chain.items:
-            if operator == ";":
-                start = self._scope.cwds = merged(start, self._scope.cwds)
-            elif operator == "||":
-                self._scope.cwds = merged(start, self._scope.cwds)
+            if operator != "&&" or not sure:
+                self._scope.unsure_since(mark)
+            sure = operator == ";" or (sure and operator == "&&")
             if background:
                 with self._apart(fed_by=(), stdin=None), self._perhaps():
                     self._plain(statement)
@@ -352,7 +363,7 @@ class _ScriptReader:
             else:
                 with self._perhaps():
                     self._plain(statement)
-        self._scope.cwds = merged(start, self._scope.cwds)
+        self._scope.unsure_since(mark)
 
     def _plain(self, statement: plain.Statement) -> None:
         match statement:
@@ -413,7 +424,7 @@ class _ScriptReader:
             else:
                 self._proven[name] = value
         redirects: list[Redirect] = []
-        with self._input(self._fed_by, self._stdin):
+        with self._input(self._fed_by, self._stdin), self._running_through(plain.joined_files(command.redirects)):
             self._plain_redirects(command.redirects, redirects)
             if words:
                 self._run(words, tuple(settings), tuple(redirects))
@@ -432,7 +443,7 @@ class _ScriptReader:
             raise NotUnderstood("has a pattern of file names that may match an option; begin it with `./`")
 
     def _plain_redirects(self, opened: Sequence[plain.Opened], redirects: list[Redirect]) -> None:
-        for operator, target in opened:
+        for operator, target, number in opened:
             if operator in (">&", "<&"):
                 continue
             value = self._plain_text(target)
@@ -441,16 +452,17 @@ class _ScriptReader:
             elif value.pattern:
                 raise NotUnderstood("redirects to a pattern of file names")
             else:
-                redirects.append(Redirect(operator, value.text))
+                redirects.append(Redirect(f"{number}{operator}", value.text))
 
     @contextmanager
     def _plain_input(self, opened: Sequence[plain.Opened]) -> Generator[None]:
         redirects: list[Redirect] = []
-        with self._input(self._fed_by, self._stdin):
+        with self._input(self._fed_by, self._stdin), self._running_through(plain.joined_files(opened)):
             self._plain_redirects(opened, redirects)
             if redirects:
                 self._emit((), redirects=tuple(redirects))
-            yield
+            with self._writing(redirects):
+                yield
 
     def _plain_text(self, word: plain.Word) -> _Field:
         text, pattern = "", word.glob
@@ -554,28 +566,38 @@ class _ScriptReader:
         else:
             inner = nested(words) if sure is None else sure
         script = shell_text(program, words, self._stdin, fed=bool(self._fed_by))
-        followed = (bool(inner) and is_transparent(words)) or (script is not None and HOLE not in script)
+        known = is_known_file(words[0]) and (program not in SHELLS or program in FOLLOWED_SHELLS)
+        followed = known and ((bool(inner) and is_transparent(words)) or (script is not None and HOLE not in script))
         script = self._scope.script_run_by(words) if script is None else script
         self._emit(words, assignments, redirects, transparent=followed)
+        own = self.commands[-1].text
+        around = "" if followed and changes_nothing(words) else own
         self._depth += 1
         try:
-            for found in inner:
-                if found.script is not None:
-                    self.script(found.script)
-                else:
-                    self._run(found.words, (*assignments, *found.assignments))
+            with self._running_through(around), self._writing(redirects):
+                for found in inner:
+                    mark = self._scope.mark()
+                    if found.script is not None:
+                        self.script(found.script)
+                    else:
+                        self._run(found.words, (*assignments, *found.assignments))
+                    if program not in ("command", "builtin"):  # a program of that name, `env cd`, moves no shell
+                        self._scope.unsure_since(mark)
             if script is not None:
-                self._text_run(program, script, words, assignments)
+                with self._running_through(around if followed or not known else ""), self._writing(redirects):
+                    self._text_run(program, script, words, assignments)
             if foreign := runs_foreign_text(program, words, {*self._fed_by, *self._made_from}):
                 self.alarm(foreign)
-            self._scope.builtin(program, words)
+            if words[0] == program:  # a file of that name changes nothing here
+                self._scope.builtin(program, words)
         finally:
             self._depth -= 1
 
     def _text_run(self, program: str, text: str, words: tuple[str, ...], assignments: tuple[str, ...]) -> None:
         origins = {*self._fed_by, *self._made_from}
         if text != HOLE:
-            with self._input((), None), self._scope.inner_shell(program, text, words, assignments):
+            given = (self._fed_by, self._stdin) if text in words[1:] else ((), None)
+            with self._input(*given), self._scope.inner_shell(program, text, words, assignments):
                 self.script(text)
         if HOLE in text or text == "":
             if origins & NETWORK:
@@ -624,11 +646,31 @@ class _ScriptReader:
             made_from=tuple(dict.fromkeys(self._made_from)),
             cwds=self._scope.cwds,
             transparent=transparent,
+            into_file=self._into_file,
+            through=self._through,
         )
         self.commands.append(command)
         self._scope.written_by(command)
 
     # -- states that end with a part of the script -------------------------------------------------------------------
+
+    @contextmanager
+    def _running_through(self, text: str) -> Generator[None]:
+        saved, self._through = self._through, " ".join(filter(None, (self._through, text)))
+        try:
+            yield
+        finally:
+            self._through = saved
+
+    @contextmanager
+    def _writing(self, redirects: Sequence[Redirect]) -> Generator[None]:
+        """A part of which the output goes into files that are opened around it."""
+        saved = self._into_file
+        self._into_file = saved or any(one.writes and one.target not in NOWHERE for one in redirects)
+        try:
+            yield
+        finally:
+            self._into_file = saved
 
     @contextmanager
     def _input(self, fed_by: tuple[str, ...], stdin: str | None) -> Generator[None]:

@@ -64,6 +64,14 @@ class Scope:
     ) -> None:
         self.variables, self.arguments, self.aliases, self.cwds, self._visited, self._files = saved
 
+    def mark(self) -> tuple[Folders, int]:
+        return self.cwds, len(self._visited)
+
+    def unsure_since(self, mark: tuple[Folders, int]) -> None:
+        """Which ``cd`` worked since then is not known: the shell may be where any of them led, or where it was."""
+        before, visited = mark
+        self.cwds = merged((*before, *self._visited[visited:]), self.cwds)
+
     def separators(self) -> str:
         """Where unquoted values are split."""
         return " \t\n" + "".join(value for value in self.variables.get("IFS", ()) if value != HOLE)
@@ -140,8 +148,8 @@ class Scope:
         return next((self._files[path] for path in paths if path is not None and path in self._files), None)
 
     def _change_to(self, target: str) -> None:
-        if target == "-":
-            self.cwds = tuple(dict.fromkeys(self._visited))[:MAX_READINGS]
+        if target == "-":  # where no `cd` before it has worked, the environment says which folder that is
+            self.cwds = tuple(dict.fromkeys((None, *self._visited)))[:MAX_READINGS]
             return
         known = None if HOLE in target else target
         self.cwds = tuple(dict.fromkeys(None if known is None else resolve(known, cwd) for cwd in self.cwds))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .words import HOLE, ansi_c
-from .wrappers import program_of
+from .wrappers import is_known_file, program_of
 
 NETWORK = frozenset(
     [
@@ -47,15 +47,32 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
     made_from: tuple[str, ...] = ()  # the programs whose output is part of its words
     cwds: tuple[str | None, ...] = ()
     transparent: bool = False  # a wrapper that does nothing of its own; its inner command follows
+    into_file: bool = False  # what runs it writes its output into a file
+    through: str = ""  # the command that runs it somewhere else, as somebody else, or in another way
 
     @property
     def program(self) -> str:
         return program_of(self.words)
 
     @property
+    def writes_file(self) -> bool:
+        """Whether its output goes into a file that the shell opens."""
+        return self.into_file or any(one.writes and one.target not in NOWHERE for one in self.redirects)
+
+    @property
     def text(self) -> str:
         """The command on one line, to match patterns against and to show."""
         return " ".join([*self.assignments, *(_display(word) for word in self.words)])
+
+    @property
+    def whole_text(self) -> str:
+        """The same with the files that the shell opens for it, and what it runs through: all that a person saw."""
+        opened = [f"{one.operator} {_display(one.target)}" for one in self.redirects if one.target not in NOWHERE]
+        words = " ".join([self.text, *opened])
+        return f"{words} (through {self.through})" if self.through else words
+
+
+NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -81,6 +98,8 @@ def printed(commands: Sequence[ShellCommand]) -> str | None:
         return None
     last = commands[-1]
     if len(commands) > 1 and last.fed_by == ():
+        return None
+    if not last.words or not is_known_file(last.words[0]):
         return None
     if any(HOLE in word for word in last.words) or any(redirect.writes for redirect in last.redirects):
         return None

@@ -62,8 +62,10 @@ def nested(words: Words) -> list[Inner]:
 
 def listed(words: Words) -> str | None:
     """The paths a ``find`` prints, as one that stands for all under each of its roots."""
-    if program_of(words) not in ("find", "gfind") or any(
-        word.startswith(("-exec", "-ok", "-printf", "-fprint")) for word in words
+    if (
+        program_of(words) not in ("find", "gfind")
+        or not is_known_file(words[0])
+        or any(word.startswith(("-exec", "-ok", "-printf", "-fprint")) for word in words)
     ):
         return None
     return "\n".join(f"{root.rstrip('/')}/found" if narrowed(words) else root for root in find_roots(words))
@@ -269,7 +271,16 @@ WRAPPERS: dict[str, Wrapper] = {
     "kubectl": _runner("exec", values="-n -c --namespace --container", skip=1),
 }
 
-SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh"})
+SHELLS = frozenset(
+    [
+        "sh", "bash", "zsh", "dash", "ksh", "mksh", "ash", "fish", "rbash", "csh", "tcsh", "yash", "hush", "rc", "es",
+        "nu", "elvish", "pwsh", "powershell", "xonsh", "oil", "osh", "ysh", "ion", "murex", "scsh", "tclsh", "expect",
+        "pdksh", "oksh", "loksh", "lksh", "posh", "sash", "rksh", "rzsh", "bosh", "pbosh", "mrsh", "nsh", "brush",
+        "nushell", "hilbish", "cmd",
+    ]
+)  # fmt: skip
+FOLLOWED_SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
+"""The shells that were tried against this reading (``tools/shell_fuzz``); what others make of a text is not known."""
 _SCRIPT_OPTIONS = {
     "su": ("-c", "--command"),
     "runuser": ("-c", "--command"),
@@ -287,13 +298,58 @@ def program_of(words: Sequence[str]) -> str:
         return ""
     name = posixpath.basename(words[0].replace("\\", "/")) if words[0] != "/" else "/"
     name = name.removesuffix(".exe")
+    name = re.sub(r"^(bash|zsh|ksh|mksh|dash|yash|fish|tclsh|expect|pwsh)-?\d[\d.]*$", r"\1", name)
     return re.sub(r"^(python|pip|perl|ruby|node|php|lua)[\d.]+$", r"\1", name)
+
+
+def is_known_file(word: str) -> bool:
+    """Whether a name stands for the program that is known by it: any other file may only be called so."""
+    folder, separator, _ = word.rpartition("/")
+    return "\\" not in word and (not separator or folder in _PROGRAM_FOLDERS)
+
+
+_PROGRAM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin", "/usr/sbin", "/sbin"})
+
+
+def as_called_by_name(words: Words) -> Words | None:
+    """The same command by the name that is known, where one program is many: ``git-push``, ``cmake -E rm``, ``coreutils
+    --coreutils-prog=rm``. Those that only start a program are in ``WRAPPERS``."""
+    name = program_of(words)
+    if re.fullmatch(r"git-[\w-]+", name):
+        return ("git", name.removeprefix("git-"), *words[1:])
+    if name == "cmake" and len(words) > 2 and words[1] == "-E":
+        return (*_CMAKE_VERBS.get(words[2], (words[2],)), *words[3:])
+    if name == "coreutils" and (match := re.fullmatch(r"--coreutils-prog(?:-shebang)?=(.+)", "".join(words[1:2]))):
+        return (match.group(1), *words[2:])
+    return None
+
+
+_CMAKE_VERBS: dict[str, Words] = {
+    "remove": ("rm",), "remove_directory": ("rm", "-r"), "copy": ("cp",), "copy_if_different": ("cp",),
+    "copy_directory": ("cp", "-r"), "copy_directory_if_different": ("cp", "-r"), "rename": ("mv",),
+    "make_directory": ("mkdir", "-p"), "create_symlink": ("ln", "-s"), "create_hardlink": ("ln",),
+    "touch_nocreate": ("touch",), "cat": ("cat",),
+}  # fmt: skip
 
 
 def is_transparent(words: Sequence[str]) -> bool:
     """Whether a wrapper does nothing of its own, so that its inner command says everything."""
+    if not words or not is_known_file(words[0]):
+        return False
     wrapper = WRAPPERS.get(program_of(words))
     return wrapper is not None and wrapper.transparent
+
+
+def changes_nothing(words: Words) -> bool:
+    """Whether the inner command of a transparent one is the same as without it, but for its time and its haste."""
+    name = program_of(words)
+    if name in SHELLS:
+        return all(re.fullmatch(r"-[exu]*c?[exu]*|-o|[^-+].*", word, re.DOTALL) for word in words[1:])
+    own = itertools.takewhile(lambda word: word.startswith("-"), words[1:])
+    return name in _ONLY_TIME or (name in ("env", "command") and not list(own))
+
+
+_ONLY_TIME = frozenset({"timeout", "gtimeout", "nice", "ionice", "stdbuf", "time"})
 
 
 def unwrap(words: Words, stdin: str | None = None) -> list[Inner]:

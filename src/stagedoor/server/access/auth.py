@@ -16,6 +16,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stagedoor.errors import NotAllowed
+from stagedoor.service.identity import note_caller
 
 from ..connections import connection_of
 from ..problems import RefusedRequest, problem_response
@@ -58,6 +59,7 @@ class Authentication:
             return
         scope.setdefault("state", {})["caller"] = caller
         if caller is not NOBODY:
+            note_caller(caller.name)
             connection_of(scope).admit()
         if scope["type"] == "websocket":
             await self._serve_socket(caller, scope, receive, send)

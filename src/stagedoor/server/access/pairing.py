@@ -5,6 +5,8 @@ The code travels in the fragment of the link (``/#pair=CODE``), which browsers d
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import hmac
 import io
 import logging
@@ -23,8 +25,10 @@ from starlette.routing import BaseRoute, Route
 
 from stagedoor.dialects import DIALECTS
 from stagedoor.engine import milliseconds
+from stagedoor.service.machines import LETTERS
 from stagedoor.service.service import Service
-from stagedoor.service.views import Device, Scope
+from stagedoor.service.store import Admission
+from stagedoor.service.views import Device, OneTimeCode, Scope
 
 from ..certificate import own_fingerprint
 from ..problems import RefusedRequest
@@ -38,8 +42,6 @@ _log = logging.getLogger("stagedoor.server")
 COOKIE_SECONDS = 400 * 24 * 3600
 SMALL = 10_000
 """Bytes: no body here is long, and ``/api/pair`` is open to everybody."""
-ALPHABET = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
-"""Without letters that look alike: I and 1, L, O and 0, U and V."""
 LENGTH = 8
 CODE_SECONDS = 300.0
 MAX_CODES = 16
@@ -68,22 +70,37 @@ class PairingCodes:
 
     A code has nearly 40 bits and lives for five minutes. Wrong ones are counted, for each address and for all: with at
     most ``WRONG_FROM_ALL`` of them in ``WINDOW`` seconds, guessing one takes longer than a human life. They are in
-    memory only: a restart voids them all.
+    memory only: a restart voids them all. Where several doors share a log, those of ``invite`` are kept there instead
+    (``shared``), as digests that no worker can read or write, and count at each of them.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, shared: Admission | None = None) -> None:
         self._clock = clock
+        self._shared = shared
         self._codes: list[PairingCode] = []
         self._wrong: deque[tuple[float, str]] = deque(maxlen=WRONG_FROM_ALL)
 
     def new(self, scope: Scope, name: str = "", *, by: str = "", dialect: str = "") -> PairingCode:
+        """One that counts at this door."""
         self._drop_old()
-        text = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
-        code = PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by, dialect)
+        code = self._fresh(scope, name, by, dialect)
         self._codes = [*self._codes, code][-MAX_CODES:]
         return code
 
-    def use(self, text: str, address: str) -> PairingCode:
+    async def invite(self, scope: Scope, name: str = "", *, by: str = "", dialect: str = "") -> PairingCode:
+        """One that counts at every door."""
+        if self._shared is None:
+            return self.new(scope, name, by=by, dialect=dialect)
+        code = self._fresh(scope, name, by, dialect)
+        row = OneTimeCode(digest=_digest(code.text), scope=scope, name=name, by=by, dialect=dialect)
+        await self._shared.put_code(row, CODE_SECONDS)
+        return code
+
+    def _fresh(self, scope: Scope, name: str, by: str, dialect: str) -> PairingCode:
+        text = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+        return PairingCode(text, scope, name, self._clock() + CODE_SECONDS, by, dialect)
+
+    async def use(self, text: str, address: str) -> PairingCode:
         """The code, which cannot be used again. Raises ``RefusedRequest``."""
         self._drop_old()
         if len(self._wrong) >= WRONG_FROM_ALL or sum(sender == address for _, sender in self._wrong) >= WRONG_FROM_ONE:
@@ -92,28 +109,55 @@ class PairingCodes:
                 "too many wrong codes; wait five minutes, then run stagedoor pair for a new one",
                 headers=_LATER,
             )
-        entered = "".join(text.upper().split()).replace("-", "").encode(errors="replace")
-        match: PairingCode | None = None
-        for code in self._codes:
-            if hmac.compare_digest(code.text.encode(), entered):
-                match = code
+        entered = "".join(text.upper().split()).replace("-", "")
+        wrong = (self._clock(), address)
+        self._wrong.append(wrong)  # until it is known: many at once are counted, too
+        try:
+            match = self._own(entered) or await self._of_all_doors(entered)
+        except BaseException:  # the log is away: that is no guess
+            self._right(wrong)
+            raise
         if match is None:
-            self._wrong.append((self._clock(), address))
             raise RefusedRequest(
                 "not-signed-in", "this code is wrong, used or older than five minutes; run stagedoor pair for a new one"
             )
-        self._codes.remove(match)
+        self._right(wrong)
         return match
 
-    def void(self, by: str) -> None:
+    def _right(self, attempt: tuple[float, str]) -> None:
+        with contextlib.suppress(ValueError):  # others may have pushed it out meanwhile
+            self._wrong.remove(attempt)
+
+    def _own(self, entered: str) -> PairingCode | None:
+        match: PairingCode | None = None
+        for code in self._codes:
+            if hmac.compare_digest(code.text.encode(), entered.encode(errors="replace")):
+                match = code
+        if match is not None:
+            self._codes.remove(match)
+        return match
+
+    async def _of_all_doors(self, entered: str) -> PairingCode | None:
+        row = None if self._shared is None else await self._shared.take_code(_digest(entered))
+        if row is None or row.scope == "worker":
+            return None
+        return PairingCode(entered, row.scope, row.name, self._clock(), row.by, row.dialect)
+
+    async def void(self, by: str) -> None:
         """Drop the codes that a device created; it was revoked."""
         self._codes = [code for code in self._codes if code.by != by]
+        if self._shared is not None:
+            await self._shared.void_codes(by)
 
     def _drop_old(self) -> None:
         now = self._clock()
         self._codes = [code for code in self._codes if code.until > now]
         while self._wrong and self._wrong[0][0] + WINDOW <= now:
             self._wrong.popleft()
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="replace")).digest()
 
 
 DeviceDialect: TypeAlias = Annotated[str, Meta(max_length=80, extra_json_schema={"enum": ["", *DIALECTS]})]
@@ -209,7 +253,7 @@ class _PairingDoor:
         body = await _body(request)
         invite: InviteBody = as_type({} if body is msgspec.UNSET else body, InviteBody)
         check_dialect(invite.dialect or CANONICAL)
-        code = self._codes.new(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
+        code = await self._codes.invite(invite.scope, invite.name, by=caller.device_id, dialect=invite.dialect)
         page = public_url(self._settings, request.scope)
         digest = own_fingerprint(self._settings, self._home)
         url = pairing_link(page, code.display, digest)
@@ -229,7 +273,7 @@ class _PairingDoor:
 
     async def pair(self, request: Request) -> Response:
         body: PairBody = as_type(await _body(request), PairBody)
-        code = self._codes.use(body.code, request.client.host if request.client else "")
+        code = await self._codes.use(body.code, request.client.host if request.client else "")
         name = code.name or body.name.strip() or "a device"
         device, token = await self._devices.add(str(uuid.uuid4()), name, code.scope, code.dialect)
         paired = Paired(device.id, device.name, device.scopes, None if body.cookie else token)
@@ -264,7 +308,7 @@ class _PairingDoor:
         if device_id != caller.device_id or device_id == LOCAL:
             demand(caller, "admin")
         await self._devices.revoke(device_id)
-        self._codes.void(device_id)
+        await self._codes.void(device_id)
         _log.info("a device was revoked", extra={"device": device_id, "by": caller.device_id})
         response = Response(status_code=204)
         if device_id == caller.device_id:

@@ -7,10 +7,10 @@ import hashlib
 import os
 import re
 import secrets
-import stat
 from pathlib import Path
 
 from stagedoor.errors import NotAllowed
+from stagedoor.machine.private_file import NotPrivate, read_private
 
 PREFIX = "stagedoor_"
 TOKEN_PATTERN = re.compile(rf"{PREFIX}[\w-]{{16,}}", re.ASCII)
@@ -49,13 +49,12 @@ def server_token(home: Path) -> str:
 def read_token(home: Path) -> str:
     """Raises ``FileNotFoundError`` when no server ever ran with this home."""
     path = token_path(home)
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.getuid():
-            raise NotAllowed(
-                f"other users can read {path}, so its token is not secret any more; delete the file and start again"
-            )
-        token = file.read().strip()
+    try:
+        token = read_private(path, one_name=False).decode("ascii", "replace").strip()
+    except NotPrivate:
+        raise NotAllowed(
+            f"other users can read {path}, so its token is not secret any more; delete the file and start again"
+        ) from None
     if len(token) < len(PREFIX) + 16:
         raise NotAllowed(f"{path} does not contain a token; delete the file and start again")
     return token

@@ -15,6 +15,7 @@ from stagedoor import __version__
 from stagedoor.agent_side.link import NOT_FOUND, AgentLink, Answered, Method, MethodRefused
 from stagedoor.agent_side.params import (
     AuthenticateParams,
+    EnvironmentParams,
     InitializeParams,
     ListSessionsParams,
     LogoutParams,
@@ -43,6 +44,7 @@ from .session import EditorLink, EditorSession
 
 _LOG = logging.getLogger("stagedoor.server.acp")
 Json: TypeAlias = dict[str, Any]
+ENVIRONMENT = "_stagedoor/environment"
 PAGE = 50
 LEAVE_WITHIN = 10.0
 """Seconds in which the turns of an editor that has left come to their ends, where they end with it."""
@@ -108,6 +110,9 @@ class EditorConnection:
             "session/set_config_option": (SetConfigOptionParams, self._set_config_option, "run"),
             "session/prompt": (PromptParams, self._prompt, "run"),
         }
+        if self._service.shared and self._editor.same_machine:
+            # Whoever can set the environment of a program can make it run anything: nobody else is listened to.
+            methods[ENVIRONMENT] = (EnvironmentParams, self._environment, "admin")
         return {name: (shape, self._guarded(method, scope)) for name, (shape, method, scope) in methods.items()}
 
     def _guarded(
@@ -147,6 +152,10 @@ class EditorConnection:
             "agentInfo": {"name": "stagedoor", "title": "Stagedoor", "version": __version__},
             "authMethods": [],
         }
+
+    async def _environment(self, params: EnvironmentParams) -> Json:
+        self._editor.environment = params.env
+        return {}
 
     async def _authenticate(self, params: AuthenticateParams) -> Json:
         raise BadRequest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 from starlette.routing import BaseRoute, WebSocketRoute
@@ -12,16 +13,17 @@ from stagedoor.errors import ConnectionLost, StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.transports.tasks import TaskOwner
 from stagedoor.transports.websocket import WebSocket as ServerSocket
+from stagedoor.wire.jsonrpc import Id, Request, Response, parse
 from stagedoor.wire.shapes import UnknownMessage
 
 from ..access.auth import caller_of
 from ..access.devices import LOCAL, Caller
 from ..connections import connection_of
 from ..jsonrpc.stdio import StdioLines
-from ..problems import kind_of, problem
+from ..problems import kind_of, problem, rpc_error
 from ..reading import read_query
 from ..streams.following import first_of
-from .client import EditorConnection
+from .client import ENVIRONMENT, EditorConnection
 
 CALLER = Caller(LOCAL, "editor", ("admin",))
 """Whoever started us could as well run the agents themselves."""
@@ -92,18 +94,38 @@ async def serve_editor(service: Service, lines: StdioLines, agent: str = "") -> 
         await client.close()
 
 
-async def bridge_editor(socket: ServerSocket, url: str, lines: StdioLines) -> None:
-    """Pass everything to the server and back, until the editor leaves."""
+async def bridge_editor(
+    socket: ServerSocket, url: str, lines: StdioLines, environment: Mapping[str, str] | None = None
+) -> None:
+    """Pass everything to the server and back, until the editor leaves. Where the server leaves first, what it has not
+    answered is answered with the reason. ``environment``: in which the agents are to run."""
+    waiting: dict[Id, None] = {}
 
     async def forward() -> None:
+        if environment is not None:
+            bringing = {"jsonrpc": "2.0", "id": ENVIRONMENT, "method": ENVIRONMENT, "params": {"env": environment}}
+            await socket.send(msgspec.json.encode(bringing))
         async for message in lines.messages():
+            match parse(message):
+                case Request(id=number):
+                    waiting[number] = None
+                case _:
+                    pass
             await socket.send(message)
 
     async def backward() -> None:
         async for batch in socket.batches():
             for message in batch:
-                if not isinstance(message, UnknownMessage):
-                    await lines.write(message)
+                if isinstance(message, UnknownMessage):
+                    continue
+                match parse(message):
+                    case Response(id=number) if number == ENVIRONMENT:
+                        continue  # an older server does not know it, and the agents have that server's
+                    case Response(id=number):
+                        waiting.pop(number, None)
+                    case _:
+                        pass
+                await lines.write(message)
 
     owner = TaskOwner()
     forwarding, returning = owner.start(forward()), owner.start(backward())
@@ -116,6 +138,10 @@ async def bridge_editor(socket: ServerSocket, url: str, lines: StdioLines) -> No
             (forwarding if forwarding.done() else returning).result()
         except ConnectionLost as fault:
             why = str(fault)
-        raise ConnectionLost(f"the connection to {url} has ended ({why}); its sessions can be loaded again")
+        lost = ConnectionLost(f"the connection to {url} has ended ({why}); its sessions can be loaded again")
+        for number in waiting:
+            error = {"code": rpc_error(lost)[0], "message": str(lost)}
+            await lines.write(msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error}))
+        raise lost
     finally:
         await owner.close()

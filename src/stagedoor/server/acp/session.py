@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from stagedoor.agent_side.link import AUTH_REQUIRED, REQUEST_CANCELLED, AgentLink, ClientRefused, MethodRefused
 from stagedoor.agents.acp.hosted import HostRefused
-from stagedoor.dialects.acp import AcpUpdates, Update
+from stagedoor.dialects.acp import AcpUpdates, Update, image_block
 from stagedoor.errors import AlreadyAnswered, BadRequest, SessionEnded, StagedoorError
 from stagedoor.service.service import Service
 from stagedoor.service.views import SessionSpec, SessionView
@@ -30,8 +30,10 @@ from stagedoor.unified.events import (
     Done,
     Error,
     Event,
+    Notice,
     PermissionRequest,
     PermissionResolved,
+    ShownImage,
     TurnCompleted,
     TurnStarted,
     decode,
@@ -60,7 +62,7 @@ STOP_REASONS = {
 
 class EditorLink:
     """What all sessions of one connection share. ``alone``: nobody but this editor could answer a question.
-    ``same_machine``: its files are ours."""
+    ``same_machine``: its files are ours. ``environment``: in which the agents of its sessions start, if it has one."""
 
     def __init__(
         self, service: Service, caller: Caller, link: AgentLink, outbox: Outbox, *, alone: bool, same_machine: bool
@@ -71,6 +73,7 @@ class EditorLink:
         self.link = link
         self.outbox = outbox
         self.alone = alone
+        self.environment: Mapping[str, str] | None = None
 
     @property
     def reads_files(self) -> bool:
@@ -159,10 +162,21 @@ class EditorSession:
                     break
                 for record in records:
                     if record.seq <= view.last_seq:
-                        self._send(updates.of(decode(record.body)))
+                        event = decode(record.body)
+                        self._send([*updates.of(event), *await self._sent_pictures(view.id, event)])
                 after = records[-1].seq
                 await self._editor.outbox.room()
             self._seq = view.last_seq
+
+    async def _sent_pictures(self, session_id: str, event: Event) -> list[Update]:
+        """What somebody sent with a prompt; the event names it only."""
+        shown: list[Update] = []
+        for name in event.attachments if isinstance(event, Notice) else ():
+            with contextlib.suppress(StagedoorError):  # removed, or on a machine that is away: its name is all there is
+                picture = await self._service.sessions.attachment(session_id, name)
+                image = ShownImage(media_type=picture.media_type, content=picture.content)
+                shown.append({"sessionUpdate": "user_message_chunk", "content": image_block(image)})
+        return shown
 
     async def listen_from_now(self) -> None:
         """Send what happens from now on; what was before is not sent."""
@@ -280,7 +294,7 @@ class EditorSession:
         """The editor that prompts has the files and terminals that agents use which leave those to their client."""
         self._take_back()
         if self._editor.same_machine:
-            self._take_back = self._service.sessions.lend(session_id, self._do_for_agent)
+            self._take_back = self._service.sessions.lend(session_id, self._do_for_agent, self._editor.environment)
 
     async def _do_for_agent(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if not self._editor.serves(method):

@@ -94,7 +94,7 @@ async def select(call: RpcCall, params: SelectParams) -> SelectResult:
 
 
 async def settings(call: RpcCall, params: SelectParams) -> SettingsResult:
-    return SettingsResult(settings=await call.service.agents.settings(params.type))
+    return SettingsResult(settings=await call.service.ground.agent_settings(params.type))
 
 
 async def configure(call: RpcCall, params: ConfigureParams) -> AgentConfiguration:
@@ -173,6 +173,8 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         title=params.title,
         group=params.group,
         keep_open=params.keep_open,
+        needs=params.needs,
+        place=params.place,
         sandbox=sandbox,
         confine=options.confine,
         container=container,
@@ -195,6 +197,7 @@ def _create_body(agent: str, call: RpcCall, params: RunParams) -> SessionSpec:
         timeout=options.timeout,
         permission_timeout=options.permission_timeout,
         worktree=options.worktree,
+        from_branch=options.from_branch,
         trust=options.trust,
     )
 

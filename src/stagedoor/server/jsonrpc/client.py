@@ -406,7 +406,7 @@ class Broadcast:
     def _on_open(self, view: SessionView) -> None:
         if self._creating:
             self._waiting.append(view)
-        elif view.id not in self._left_out and self._stop is not None:
+        elif view.id not in self._left_out and self._stop is not None and view.id not in self._following:
             self._following.start(self._follow(view.id, view.last_seq), key=view.id)
 
     async def _follow(self, session_id: str, after: int) -> None:

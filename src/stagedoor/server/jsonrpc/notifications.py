@@ -90,7 +90,7 @@ async def watch(
                 before = await service.workspaces.git_status(session_id) if "git" in watched else None
                 started.set_result(None)
                 continue
-            if "files" in watched and touched.files:
+            if "files" in watched and (touched.files or touched.cut):
                 params = {"session_id": session_id, "files": touched.files, "cut": touched.cut}
                 await send(notification("file_changed", params))
             if before is not None:

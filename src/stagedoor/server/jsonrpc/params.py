@@ -62,11 +62,13 @@ class RpcRunOptions(RpcParams, frozen=True, kw_only=True):
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     permission_timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     worktree: bool = False
+    from_branch: str = ""
 
 
 class RunParams(RpcParams, frozen=True, kw_only=True):
     """``continue`` continues ``sessionId``, else the session this client ran last. ``last`` is the agent's newest
-    one in the folder, whoever ran it."""
+    one in the folder, whoever ran it. ``needs`` and ``place`` say where a new one runs: labels of the machine,
+    ``host:NAME`` or ``git:ADDRESS@REF``."""
 
     prompt: str
     mode: Literal["new", "continue"] = "new"
@@ -77,6 +79,8 @@ class RunParams(RpcParams, frozen=True, kw_only=True):
     title: str = ""
     group: str = ""
     keep_open: bool = True
+    needs: tuple[str, ...] = ()
+    place: str = ""
     subscribe: bool = True
     dialect: Dialect = "notify"
     options: RpcRunOptions = RpcRunOptions()

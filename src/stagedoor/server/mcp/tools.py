@@ -202,7 +202,7 @@ class AgentTools:
         self._model.demand("watch")
         view = await self._view(session)
         records: Sequence[Record] = await self._service.events.read(view.id, after, limit)
-        events = [msgspec.json.decode(record.body) for record in records if record.type not in SKIPPED]
+        events = [_in_words(record) for record in records if record.type not in SKIPPED]
         return {"events": events, "next": records[-1].seq if records else after, "last": view.last_seq}
 
     async def diff(self, session: Session = "", path: str = "") -> dict[str, Any]:
@@ -280,6 +280,13 @@ class AgentTools:
         if not started:
             raise SessionNotFound("you have started no session yet: call start first")
         return max(started, key=lambda view: view.created_at)
+
+
+def _in_words(record: Record) -> dict[str, Any]:
+    """An event without its images, which it names: a model reads base64 as text, and pays for each letter."""
+    event: dict[str, Any] = msgspec.json.decode(record.body)
+    event.pop("images", None)
+    return event
 
 
 def _rests(view: SessionView) -> bool:

@@ -46,6 +46,11 @@ def checked_key(values: Sequence[str]) -> str:
     return values[0]
 
 
+def is_final(status: int) -> bool:
+    """Whether the same request would be answered so again; else it is carried out when it comes again."""
+    return status < 500 and status not in _TRANSIENT
+
+
 def fingerprint(*parts: bytes) -> str:
     digest = hashlib.sha256()
     for part in parts:
@@ -98,7 +103,7 @@ class IdempotencyKeys:
             return await recall()
 
     async def _store(self, key: str, request_hash: str, reply: RestReply) -> RestReply:
-        final = reply.status < 500 and reply.status not in _TRANSIENT
+        final = is_final(reply.status)
         row = self._row(key, request_hash, reply.status if final else _NOT_STORED, reply.body if final else b"")
         await self._rows.save(row)
         return reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stagedoor.service.machines import Machine
+from stagedoor.service.machines import CODE_SECONDS, Machine
 
 from .operations import Operation, RestCall
 
@@ -13,6 +13,13 @@ class MachineList(msgspec.Struct, frozen=True):
     """Those that can take work first."""
 
     workers: list[Machine]
+
+
+class Enrolment(msgspec.Struct, frozen=True):
+    """``code``: lets one machine in, once (``stagedoor worker --enrol CODE``), for so many ``seconds``."""
+
+    code: str
+    seconds: int
 
 
 class DrainBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +36,10 @@ async def drain(call: RestCall[None, DrainBody]) -> Machine:
     return await call.service.machines.drain(call.path["workerId"], draining=call.body.draining)
 
 
+async def enrol(call: RestCall[None, None]) -> Enrolment:
+    return Enrolment(code=await call.service.machines.enrol(by=call.caller.device_id), seconds=int(CODE_SECONDS))
+
+
 async def revoke(call: RestCall[None, None]) -> Machine:
     return await call.service.machines.revoke(call.path["workerId"])
 
@@ -38,6 +49,10 @@ OPERATIONS: tuple[Operation, ...] = (
         name="listWorkers", method="GET", path="/api/workers", tag="server", scope="watch", verb=workers,
         summary="The machines that run sessions, with their labels, seats, versions and what they run",
         answer=MachineList,
+    ),
+    Operation(
+        name="enrolWorker", method="POST", path="/api/workers", tag="server", scope="admin", verb=enrol,
+        summary="A code that lets one new machine in, once, within an hour", answer=Enrolment, status=201, keyed=False,
     ),
     Operation(
         name="drainWorker", method="PATCH", path="/api/workers/{workerId}", tag="server", scope="admin", verb=drain,

@@ -31,6 +31,7 @@ async def test_push(call: RestCall[None, None]) -> LastDelivery:
 
 
 async def receivers(call: RestCall[None, None]) -> ReceiverList:
+    await call.service.receivers.refresh()
     return ReceiverList(call.service.receivers.list())
 
 

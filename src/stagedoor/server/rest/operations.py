@@ -32,6 +32,12 @@ PathText: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]
 Words: TypeAlias = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
+class PlaceQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which machine (``host:NAME``)."""
+
+    place: Words = ""
+
+
 class RestCall(msgspec.Struct, Generic[QueryType, BodyType], frozen=True, kw_only=True):
     """One request, read and checked."""
 

@@ -99,7 +99,9 @@ async def _answered(call: RestCall[None, AnswerBody], question_id: str, session_
 
 async def find_answered(call: RestCall[None, AnswerBody]) -> Question | None:
     question = await call.service.questions.find(call.path.get("questionId") or call.path["requestId"])
-    return question if question is not None and question.answer_id == first_id() else None
+    if question is None or question.answer_id != first_id() or question.by != "client":
+        return None  # another answered, or its time was up at the same moment
+    return question
 
 
 async def answer_options(call: RestCall[None, None]) -> AnswerOptions:

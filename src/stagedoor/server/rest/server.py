@@ -10,13 +10,13 @@ import msgspec
 from stagedoor.errors import BadRequest, SessionNotFound
 from stagedoor.service.agents import AgentView
 from stagedoor.service.ledger import MOST_OFFSET, Audited, UsageSums
+from stagedoor.service.machines.ground import AuditSlice, PolicyText, ProjectList
 from stagedoor.service.store import ConfigChange
 from stagedoor.service.terminal import TerminalAnswer, TerminalBody, why_not_here
 from stagedoor.service.views import By
-from stagedoor.service.workspaces import roots
 from stagedoor.unified.settings import AgentSetting
 
-from .operations import AgentName, Count, Operation, RestCall, Words
+from .operations import AgentName, Count, Operation, PlaceQuery, RestCall, Words
 
 
 class AgentList(msgspec.Struct, frozen=True):
@@ -33,18 +33,6 @@ class SettingList(msgspec.Struct, frozen=True):
     settings: tuple[AgentSetting, ...]
 
 
-class Project(msgspec.Struct, frozen=True):
-    id: str
-    path: str
-
-
-class ProjectList(msgspec.Struct, frozen=True):
-    """``roots``: sessions run, and files are read, only inside these folders."""
-
-    projects: list[Project]
-    roots: list[str]
-
-
 class UsageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Milliseconds since 1970: from ``since`` on and before ``until``. Days are those of UTC plus ``offsetMinutes``."""
 
@@ -55,7 +43,10 @@ class UsageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """``place``: of which machine (``host:NAME``); empty: of all that are there."""
+
     session_id: Words | None = None
+    place: Words = ""
     offset: Count = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
 
@@ -75,29 +66,20 @@ class ConfigChangeList(msgspec.Struct, frozen=True):
     changes: list[ConfigChange]
 
 
-class PolicyText(msgspec.Struct, frozen=True):
-    """The policy file as it is; ``problem`` when it cannot be used (then the last good one applies)."""
-
-    file: str
-    text: str
-    problem: str
-
-
 async def agents(call: RestCall[None, None]) -> AgentList:
     return AgentList(await call.service.agents.list())
 
 
 async def agent_settings(call: RestCall[AgentQuery, None]) -> SettingList:
     try:
-        return SettingList(await call.service.agents.settings(call.query.agent))
+        return SettingList(await call.service.ground.agent_settings(call.query.agent))
     except BadRequest as fault:  # it is no agent, or one that is switched off
         raise SessionNotFound(str(fault)) from fault
 
 
-async def projects(call: RestCall[None, None]) -> ProjectList:
-    settings = call.service.settings
-    configured = [Project(id=name, path=path) for name, path in settings.projects.items()]
-    return ProjectList(projects=configured, roots=[str(root) for root in roots(settings)])
+async def projects(call: RestCall[PlaceQuery, None]) -> ProjectList:
+    found: ProjectList = await call.service.ground.projects(place=call.query.place)
+    return found
 
 
 async def usage(call: RestCall[UsageQuery, None]) -> UsageSums:
@@ -109,8 +91,10 @@ async def usage(call: RestCall[UsageQuery, None]) -> UsageSums:
 
 async def audit(call: RestCall[AuditQuery, None]) -> AuditPage:
     query = call.query
-    entries, total = await call.service.audit.page(offset=query.offset, limit=query.limit, session_id=query.session_id)
-    return AuditPage(entries=entries, total=total, offset=query.offset, limit=query.limit)
+    found: AuditSlice = await call.service.ground.audit(
+        offset=query.offset, limit=query.limit, session_id=query.session_id, place=query.place
+    )
+    return AuditPage(entries=found.entries, total=found.total, offset=query.offset, limit=query.limit)
 
 
 async def config_changes(call: RestCall[None, None]) -> ConfigChangeList:
@@ -118,18 +102,14 @@ async def config_changes(call: RestCall[None, None]) -> ConfigChangeList:
 
 
 async def terminal(call: RestCall[None, TerminalBody]) -> TerminalAnswer:
+    if not call.service.agents.runs_here:
+        return TerminalAnswer(why="the server runs its sessions on other machines")
     return TerminalAnswer(why=await asyncio.to_thread(why_not_here, call.body, call.service.settings))
 
 
-async def policy(call: RestCall[None, None]) -> PolicyText:
-    current = call.service.policy
-    problem = "" if current is None else current.problem or ""
-    file = call.service.policy_file
-    try:
-        text = await asyncio.to_thread(file.read_text, "utf-8", "replace")
-    except OSError:
-        return PolicyText(file="", text="", problem=problem)
-    return PolicyText(file=str(file), text=text, problem=problem)
+async def policy(call: RestCall[PlaceQuery, None]) -> PolicyText:
+    found: PolicyText = await call.service.ground.policy(place=call.query.place)
+    return found
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -144,7 +124,8 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listProjects", method="GET", path="/api/projects", tag="server", scope="watch", verb=projects,
-        summary="The configured projects and the folders that sessions may run in", answer=ProjectList,
+        summary="The configured projects and the folders that sessions may run in", query=PlaceQuery,
+        answer=ProjectList, faults=(404,),
     ),
     Operation(
         name="sumUsage", method="GET", path="/api/usage", tag="server", scope="watch", verb=usage,
@@ -152,7 +133,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listAudit", method="GET", path="/api/audit", tag="server", scope="watch", verb=audit,
-        summary="The record of permission decisions", query=AuditQuery, answer=AuditPage,
+        summary="The record of permission decisions", query=AuditQuery, answer=AuditPage, faults=(404,),
     ),
     Operation(
         name="listConfigChanges", method="GET", path="/api/config/changes", tag="server", scope="admin",
@@ -165,6 +146,6 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="showPolicy", method="GET", path="/api/policy", tag="server", scope="watch", verb=policy,
-        summary="The policy file of this server", answer=PolicyText,
+        summary="The policy file of this server, or of a machine", query=PlaceQuery, answer=PolicyText, faults=(404,),
     ),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from stagedoor.service.identity import first_id
 from stagedoor.service.store import Query, next_cursor
 from stagedoor.service.stored import LAST, PastSession
 from stagedoor.service.views import AttachedFile, QueuedPrompt, SessionSpec, SessionView, State
+from stagedoor.service.workspaces.attachments import AttachedPicture
 from stagedoor.unified.options import Approval, Tier
 from stagedoor.unified.settings import AgentReport
 
@@ -51,6 +52,12 @@ class SessionPage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     offset: int
     limit: int
     next_cursor: str = ""
+
+
+class AttachmentQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``name``: as ``attachments`` of the notice ``attached`` has it."""
+
+    name: PathText = ""
 
 
 class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -134,6 +141,7 @@ class ImportBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     agent: AgentName
     native_id: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
     cwd: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+    place: Words = ""
 
 
 def public_view(view: SessionView) -> SessionView:
@@ -153,7 +161,9 @@ async def create(call: RestCall[None, CreateBody]) -> SessionView:
 
 async def find_created(call: RestCall[Any, Any]) -> SessionView | None:
     created = await call.service.sessions.find(first_id())
-    return None if created is None else public_view(created)
+    if created is None or not created.epoch:  # it has no owner yet, and may never have one
+        return None
+    return public_view(created)
 
 
 async def list_sessions(call: RestCall[SessionsQuery, None]) -> SessionPage:
@@ -221,6 +231,10 @@ async def agent_report(call: RestCall[None, None]) -> AgentReport:
     return await call.service.sessions.report(call.session_id)
 
 
+async def attachment(call: RestCall[AttachmentQuery, None]) -> AttachedPicture:
+    return await call.service.sessions.attachment(call.session_id, call.query.name)
+
+
 async def settings(call: RestCall[None, None]) -> SettingList:
     return SettingList(await call.service.sessions.settings(call.session_id))
 
@@ -271,7 +285,7 @@ async def history(call: RestCall[HistoryQuery, None]) -> HistoryList:
 
 async def import_session(call: RestCall[None, ImportBody]) -> SessionView:
     body = call.body
-    return public_view(await call.service.stored.import_session(body.agent, body.native_id, body.cwd))
+    return public_view(await call.service.stored.import_session(body.agent, body.native_id, body.cwd, place=body.place))
 
 
 _SESSION = "/api/sessions/{sessionId}"
@@ -306,6 +320,11 @@ OPERATIONS: tuple[Operation, ...] = (
         name="sendMessage", method="POST", path=_SESSION + "/messages", tag=_TAG, scope="run", verb=send, status=202,
         summary="Send a follow-up; it waits until the turns before it are over, or steers the running one",
         bodies=(MessageBody,), answer=QueuedPrompt, faults=(404, 409), recall=find_message,
+    ),
+    Operation(
+        name="readAttachment", method="GET", path=_SESSION + "/attachment", tag=_TAG, scope="watch", verb=attachment,
+        summary="A picture that was sent with a message, by the name in its notice", query=AttachmentQuery,
+        answer=AttachedPicture, faults=(404,),
     ),
     Operation(
         name="agentReport", method="GET", path=_SESSION + "/agent", tag=_TAG, scope="watch", verb=agent_report,

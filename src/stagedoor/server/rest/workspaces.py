@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from stagedoor.service.opening import agent_named
-from stagedoor.service.views import SessionSpec, SessionView
-from stagedoor.service.workspaces import folders_in, session_folder
+from stagedoor.service.machines.ground import TrustedFolders
+from stagedoor.service.views import SessionView
 from stagedoor.service.workspaces.files import FileText, Folders, FoundFiles, Listing
 from stagedoor.service.workspaces.git import GitStatus, WorkspaceDiff
 from stagedoor.service.workspaces.trust import FolderTrust
@@ -17,7 +15,7 @@ from stagedoor.service.workspaces.undoing import CheckpointList
 from stagedoor.shadow_git.checkpoints import UndoResult
 from stagedoor.trust.record import TrustedFolder
 
-from .operations import LARGEST, Operation, PathText, RestCall, Words
+from .operations import LARGEST, Operation, PathText, PlaceQuery, RestCall, Words
 from .sessions import public_view
 
 _LINE = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
@@ -27,6 +25,13 @@ class PathQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Relative to the workspace; empty: all of it."""
 
     path: PathText = ""
+
+
+class FolderQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Empty: those that sessions may run in. ``place``: of which machine (``host:NAME``)."""
+
+    path: PathText = ""
+    place: Words = ""
 
 
 class FindQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,18 +52,14 @@ class TrustQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     cwd: PathText = ""
     project_id: Words = ""
     agent: Words = ""
+    place: Words = ""
 
 
 class TrustBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the folder belongs to is trusted: its whole repository."""
+    """What the folder belongs to is trusted: its whole repository. ``place``: of which machine (``host:NAME``)."""
 
     folder: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-
-
-class TrustedFolders(msgspec.Struct, frozen=True):
-    """Those that a person has trusted; the configuration may name more."""
-
-    folders: list[TrustedFolder]
+    place: Words = ""
 
 
 class WorktreeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,8 +103,9 @@ async def find_files(call: RestCall[FindQuery, None]) -> FoundFiles:
     return await call.service.workspaces.find(call.session_id, call.query.text)
 
 
-async def folders(call: RestCall[PathQuery, None]) -> Folders:
-    return await folders_in(call.query.path, call.service.settings)
+async def folders(call: RestCall[FolderQuery, None]) -> Folders:
+    found: Folders = await call.service.ground.folders(call.query.path, place=call.query.place)
+    return found
 
 
 async def file(call: RestCall[FileQuery, None]) -> FileText:
@@ -114,24 +116,26 @@ async def file(call: RestCall[FileQuery, None]) -> FileText:
 
 
 async def folder_trust(call: RestCall[TrustQuery, None]) -> FolderTrust:
-    folder = session_folder(
-        SessionSpec(prompt="", cwd=call.query.cwd, project_id=call.query.project_id), call.service.settings
+    query = call.query
+    found: FolderTrust = await call.service.ground.trust(
+        cwd=query.cwd, project_id=query.project_id, agent=query.agent, place=query.place
     )
-    agent = agent_named(call.query.agent or await call.service.agents.default())
-    return await call.service.trust.of(folder, agent)
+    return found
 
 
-async def trusted_folders(call: RestCall[None, None]) -> TrustedFolders:
-    return TrustedFolders(list(await call.service.trust.list()))
+async def trusted_folders(call: RestCall[PlaceQuery, None]) -> TrustedFolders:
+    found: TrustedFolders = await call.service.ground.trusted(place=call.query.place)
+    return found
 
 
 async def trust_folder(call: RestCall[None, TrustBody]) -> TrustedFolder:
-    folder = session_folder(SessionSpec(prompt="", cwd=call.body.folder), call.service.settings)
-    return await call.service.trust.add(folder, who=call.who)
+    body = call.body
+    trusted: TrustedFolder = await call.service.ground.trust_folder(body.folder, who=call.who, place=body.place)
+    return trusted
 
 
 async def distrust_folder(call: RestCall[None, TrustBody]) -> None:
-    await call.service.trust.remove(Path(call.body.folder))
+    await call.service.ground.distrust_folder(call.body.folder, place=call.body.place)
 
 
 async def finish_worktree(call: RestCall[None, WorktreeBody]) -> SessionView:
@@ -169,7 +173,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation(
         name="listFolders", method="GET", path="/api/folders", tag="workspaces", scope="watch", verb=folders,
-        summary="The folders that a session can run in", query=PathQuery, answer=Folders, faults=(403, 404),
+        summary="The folders that a session can run in", query=FolderQuery, answer=Folders, faults=(403, 404),
     ),
     Operation(
         name="readFile", method="GET", path=_SESSION + "/file", tag="workspaces", scope="watch", verb=file,
@@ -183,19 +187,20 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         name="folderTrust", method="GET", path="/api/trust", tag="workspaces", scope="watch", verb=folder_trust,
         summary="Whether a folder is trusted, and what the agent would load from it", query=TrustQuery,
-        answer=FolderTrust, faults=(403,),
+        answer=FolderTrust, faults=(403, 404),
     ),
     Operation(
         name="listTrusted", method="GET", path="/api/trusted", tag="workspaces", scope="watch", verb=trusted_folders,
-        summary="The folders that a person has trusted", answer=TrustedFolders,
+        summary="The folders that a person has trusted", query=PlaceQuery, answer=TrustedFolders, faults=(404,),
     ),
     Operation(
         name="trustFolder", method="POST", path="/api/trusted", tag="workspaces", scope="admin", verb=trust_folder,
         summary="Trust a folder permanently: what the project contains may run when an agent starts there",
-        bodies=(TrustBody,), answer=TrustedFolder, status=201, faults=(403,),
+        bodies=(TrustBody,), answer=TrustedFolder, status=201, faults=(403, 404),
     ),
     Operation(
         name="distrustFolder", method="DELETE", path="/api/trusted", tag="workspaces", scope="admin",
         verb=distrust_folder, summary="Trust a folder no more, from the next start on", bodies=(TrustBody,), status=204,
+        faults=(404,),
     ),
 )  # fmt: skip

@@ -96,6 +96,28 @@ KEYS: tuple[Key, ...] = (
         setting="push",
     ),
     Key(
+        path="workspaces.clone",
+        kind="texts",
+        about="git addresses that sessions may be placed in (`place: git:ADDRESS@REF`): this machine clones from them "
+        "with your own ssh and credentials; one that ends with `/` or `:` stands for all that begin so",
+        setting="clone",
+    ),
+    Key(
+        path="workspaces.clone_megabytes",
+        kind="number",
+        about="how large such a clone may be, its history and its files together; a larger one is refused and removed; "
+        "0: no limit",
+        setting="clone_megabytes",
+        least=0,
+    ),
+    Key(
+        path="workspaces.clone_files",
+        kind="number",
+        about="how many files and folders such a clone may have; one with more is refused and removed; 0: no limit",
+        setting="clone_files",
+        least=0,
+    ),
+    Key(
         path="workspaces.checkpoints",
         kind="flag",
         about="before each turn, keep how the workspace stands, so that a turn or a file can be undone",
@@ -459,6 +481,7 @@ _EXAMPLES: dict[str, str] = {
     "server.hosts": "[stagedoor.example.org]", "server.tls_cert": "cert.pem", "server.tls_key": "key.pem",
     "workspaces.roots": "[~/projects]", "workspaces.trusted_folders": "[~/projects/mine]",
     "workspaces.push": "['git@example.org:me/']",
+    "workspaces.clone": "['https://example.org/team/']",
     "workspaces.projects": "{site: ~/projects/site}", "policy.file": "policy.yaml",
     "policy.protected": "[deploy/**]",
     "hooks.beforeToolCall": "./approve-tool.sh", "hooks.afterToolCall": "./log-tool.sh",

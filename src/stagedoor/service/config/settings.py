@@ -70,6 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     projects: Mapping[str, str] = {}
     push: tuple[str, ...] = ()
     """Addresses that branches may be pushed to; one that ends with ``/`` or ``:`` stands for all that begin so."""
+    clone: tuple[str, ...] = ()
+    """Addresses of repositories that sessions may be placed in (``git:ADDRESS@REF``), named in the same way."""
+    clone_megabytes: int = 4000
+    """Of a clone; 0: no limit."""
+    clone_files: int = 500_000
+    """And folders, of a clone; 0: no limit."""
     checkpoints: bool = True
     """Before each turn it is kept how the workspace stands, so that the turn can be undone."""
     trusted_folders: tuple[str, ...] = ()

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stagedoor.errors import SessionNotFound
+from stagedoor.errors import BadRequest, SessionNotFound
 
 from ..journal import WORKERS, Journal
 from ..store import Query
-from ..views import SessionView, State, WorkerRow
+from ..views import OneTimeCode, SessionView, State, WorkerRow
 
 MOST_LISTED = 1000
+CODE_SECONDS = 3600.0
+LETTERS = "ABCDEFGHJKMNPQRSTVWXYZ23456789"
+"""Without letters that look alike."""
 
 
 class RunningThere(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -59,6 +64,12 @@ class Machines:
             machines, key=lambda machine: (machine.revoked, machine.away, machine.draining, machine.name, machine.id)
         )
 
+    async def labels(self) -> frozenset[str]:
+        """What those have that take work now."""
+        rows = await self._journal.store.workers()
+        ready = [row for row in rows if not row.revoked and not row.draining and row.until > self._now()]
+        return frozenset(label for row in ready for label in row.labels)
+
     async def get(self, worker_id: str) -> Machine:
         for machine in await self.list():
             if machine.id == worker_id:
@@ -72,6 +83,16 @@ class Machines:
     async def revoke(self, worker_id: str) -> Machine:
         """It lets go of everything at once and may not come back under this id."""
         return await self._marked(worker_id, revoked=True)
+
+    async def enrol(self, *, by: str) -> str:
+        """A code with which one new machine is let in, within an hour."""
+        admission = self._journal.store.admission
+        if admission is None:
+            raise BadRequest("the log is in a file, so no other machine can come; keep it in PostgreSQL (log.database)")
+        code = "-".join("".join(secrets.choice(LETTERS) for _ in range(4)) for _ in range(4))
+        digest = hashlib.sha256(code.encode()).digest()
+        await admission.put_code(OneTimeCode(digest=digest, scope="worker", by=by), CODE_SECONDS)
+        return code
 
     async def _marked(self, worker_id: str, *, draining: bool | None = None, revoked: bool | None = None) -> Machine:
         row = await self._journal.store.mark_worker(worker_id, draining=draining, revoked=revoked)

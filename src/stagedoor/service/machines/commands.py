@@ -14,21 +14,22 @@ import inspect
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from itertools import count
 from typing import Any, get_type_hints
 
 import msgspec
 
 from stagedoor import errors
-from stagedoor.errors import Fenced, StagedoorError, StoreError, UnknownOutcome, WorkerAway
+from stagedoor.errors import BadRequest, Fenced, StagedoorError, StoreError, UnknownOutcome, WorkerAway
 from stagedoor.transports.tasks import TaskOwner
 
-from ..identity import current_seed, id_below, ids_from
+from ..identity import current_caller, current_seed, id_below, ids_from
 from ..journal import Journal
-from ..store import CommandDone, Query
+from ..store import CommandDone, Query, Sweep
 from ..views import Command, SessionView, WorkerRow
 from . import MOST_LISTED
+from .places import clone_label, git_place, lacking
 
 _log = logging.getLogger("stagedoor.service")
 PATIENCE = 120.0
@@ -41,10 +42,17 @@ CLOSE_WITHIN = 5.0
 """Seconds in which what nobody waits for is withdrawn when a door stops."""
 FINISH_WITHIN = 10.0
 """Seconds that what a worker has taken has to come to its end when it stops."""
+SWEEP_LOOKS_EVERY = 60.0
+"""Seconds between two times that a worker removes answers that no door has fetched."""
 SWEEP_EVERY = 10.0
 """Seconds after which a worker looks for commands without having been rung for."""
-PASSING = frozenset({"TooMany", "WorkerAway", "StoreAway", "StoreBroken", "StagedoorError"})
-"""Errors whose reason may be gone when the same request comes again."""
+FINAL = (
+    errors.SessionNotFound, errors.SessionEnded, errors.SessionRunning, errors.AlreadyAnswered, errors.EventsRemoved,
+    errors.BadRequest, errors.UnknownOutcome, errors.NotSupported, errors.LocalProtocolError, errors.MessageTooLarge,
+)  # fmt: skip
+"""Errors that are the answer to a request. The reason of any other may be gone when the same request comes again."""
+MOST_BYTES = 16 * 1024 * 1024
+"""Of an answer."""
 
 
 def topic_of(worker_id: str) -> str:
@@ -114,12 +122,15 @@ class CommandOutbox:
         groups: Mapping[str, tuple[object, tuple[str, ...]]],
         *,
         now: Callable[[], int],
+        looks: Collection[str] = (),
         patience: float = PATIENCE,
         grace: float = GRACE,
     ) -> None:
         self.verbs = _verbs(groups)
         self._journal = journal
         self._now = now
+        self._looks = frozenset(looks)
+        """Verbs that change nothing: their rows are removed as soon as the answer is read."""
         self._patience = patience
         self._tasks = TaskOwner()
         self._grace = grace
@@ -148,6 +159,7 @@ class CommandOutbox:
                 session_id=session_id,
                 worker="" if session_id else worker_id,
                 body=body,
+                who=str(named.get("who") or current_caller()),
                 at=self._now(),
             )
             bell = self._journal.hub.bell(command.id)
@@ -168,6 +180,8 @@ class CommandOutbox:
                 raise UnknownOutcome(f"what came of this is not known: {fault}") from fault
             finally:
                 bell.close()
+            if verb.kind in self._looks:  # nobody asks for it again, and it may be a whole file
+                self._tasks.start(self._drop(command.id))
             if outcome.error:
                 raise _raised(outcome)
             return verb.decoded(outcome.value)
@@ -175,6 +189,10 @@ class CommandOutbox:
 
     async def close(self) -> None:
         await self._tasks.finish(CLOSE_WITHIN)
+
+    async def _drop(self, command_id: str) -> None:
+        with contextlib.suppress(StoreError):  # it is swept later
+            await self._journal.store.drop_command(command_id)
 
     async def _withdraw(self, command: Command) -> None:
         """Nobody waits for it any more: it is not begun later, when nobody thinks of it."""
@@ -244,8 +262,16 @@ class CommandInbox:
     """A worker's side: takes what is meant for it, and carries it out."""
 
     def __init__(
-        self, journal: Journal, verbs: Mapping[str, Verb], me: Callable[[], str], *, now: Callable[[], int]
+        self,
+        journal: Journal,
+        verbs: Mapping[str, Verb],
+        me: Callable[[], str],
+        *,
+        now: Callable[[], int],
+        looks: Collection[str] = (),
     ) -> None:
+        self._looks = tuple(looks)
+        self._swept = float("-inf")
         self._journal = journal
         self._now = now
         self._verbs = verbs
@@ -269,11 +295,20 @@ class CommandInbox:
             while True:
                 with contextlib.suppress(StoreError):  # the log is away; what waits there is found when it is back
                     await self._look()
+                    await self._sweep()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(SWEEP_EVERY):
                         await bell.rung()
         finally:
             bell.close()
+
+    async def _sweep(self) -> None:
+        """Answers to those who only looked are removed by the door that asked. One that was killed does not: nobody
+        waits for them after that time."""
+        if self._looks and time.monotonic() - self._swept > SWEEP_LOOKS_EVERY:
+            self._swept = time.monotonic()
+            before = self._now() - int((PATIENCE + GRACE) * 1000)
+            await self._journal.store.write(Sweep(before, kinds=self._looks))
 
     async def _look(self) -> None:
         for command in await self._journal.store.commands(worker=self._me()):
@@ -309,7 +344,11 @@ class CommandInbox:
         verb = self._verbs[command.kind]
         try:
             with ids_from(call.seed or command.id):
-                return Outcome(msgspec.Raw(await verb.carry_out(call.arguments)))
+                value = await verb.carry_out(call.arguments)
+            if len(value) > MOST_BYTES:
+                words = f"the answer has {len(value):,} bytes, and at most {MOST_BYTES:,} go to another machine"
+                return Outcome(error=BadRequest.__name__, message=f"{words}; ask for less of it")
+            return Outcome(msgspec.Raw(value))
         except StagedoorError as fault:
             return Outcome(error=type(fault).__name__, message=str(fault))
         except Exception as fault:  # a fault of our own is an answer too: somebody waits for it
@@ -324,22 +363,38 @@ class Placement:
         self._journal = journal
         self._now = now
 
-    async def choose(self, needs: tuple[str, ...]) -> WorkerRow:
-        """Of those that have all labels and take work, the one with the fewest open sessions for its seats. Raises
-        ``WorkerAway``."""
+    async def choose(self, needs: tuple[str, ...], place: str = "") -> WorkerRow:
+        """Of those that have all labels, may bring ``place`` and take work, the one with the fewest open sessions for
+        its seats. Raises ``WorkerAway``."""
         rows = await self._journal.store.workers()
+        if (repository := git_place(place)) is not None:
+            rows = [row for row in rows if clone_label(repository, row.labels)]
+            if not rows:
+                raise WorkerAway(
+                    f"no machine may clone from {repository.address}; add the address to workspaces.clone in the "
+                    "configuration of one"
+                )
         able = [row for row in rows if not row.revoked and set(needs) <= set(row.labels)]
         ready = [row for row in able if not row.draining and row.until > self._now()]
         if not ready:
             words = ", ".join(needs) or "any"
             away = ", ".join(row.name for row in able)
             raise WorkerAway(
-                f"no machine with the labels {words} takes work now ({away} is away or draining)"
+                f"no machine with the labels {words} takes work now (away or draining: {away})"
                 if able
                 else f"no machine has the labels {words}; stagedoor workers lists them"
             )
         counts = await self._open_counts()
         return min(ready, key=lambda row: (counts[row.id] - row.seats, counts[row.id], row.name, row.id))
+
+    async def knows(self, needs: tuple[str, ...]) -> bool:
+        """Whether there is a machine with all labels, also one that takes no work now."""
+        return any(not row.revoked and set(needs) <= set(row.labels) for row in await self._journal.store.workers())
+
+    async def ready(self, needs: tuple[str, ...]) -> list[WorkerRow]:
+        """Those that have all labels and are there; also those that take no work now."""
+        rows = await self._journal.store.workers()
+        return [row for row in rows if not row.revoked and row.until > self._now() and set(needs) <= set(row.labels)]
 
     async def home_of(self, view: SessionView) -> str:
         """The machine with its folder: whoever closed a session for one that was away does not have that."""
@@ -349,6 +404,36 @@ class Placement:
         rows.sort(key=lambda row: (row.id != view.worker, row.revoked, -row.until))
         return rows[0].id if rows else view.worker
 
+    async def next_of(self, view: SessionView) -> str:
+        """The machine that can go on with a session that nobody runs: the one with its folder, or, while that one is
+        away and the files are in a repository, any that can bring them."""
+        home = await self.home_of(view)
+        if not view.place:
+            return home
+        present = {row.id: row for row in await self.ready(())}
+        in_repository = git_place(view.place) is not None
+        able = [row.id for row in await self.ready(view.needs if in_repository else (*view.needs, view.place))]
+        if home in able:
+            return home
+        if in_repository:
+            try:
+                return (await self.choose(view.needs, view.place)).id
+            except WorkerAway:
+                if not view.ended or home not in present:
+                    raise
+        elif not able and home in present and not view.ended:
+            raise WorkerAway(lacking(view.id, view.needs, present[home].name, present[home].labels))
+        return next(iter(able), home)
+
+    async def keeper_of(self, view: SessionView) -> str:
+        """Where an open session that nobody runs can be ended and put away though no machine can go on with it: the one
+        with its folder, any where its files are in a repository. Empty: it is somebody's, or that one is away."""
+        if view.ended or view.worker:
+            return ""
+        home = await self.home_of(view)
+        present = sorted(await self.ready(()), key=lambda row: (row.id != home, row.draining, row.name, row.id))
+        return next((row.id for row in present if row.id == home or git_place(view.place) is not None), "")
+
     async def _open_counts(self) -> Counter[str]:
         open_ones = await self._journal.store.sessions(Query(ended=False, limit=MOST_LISTED))
         return Counter(view.worker for view in open_ones)
@@ -356,11 +441,14 @@ class Placement:
 
 def _is_passing(command: Command) -> bool:
     """Whether it was refused for a reason that may be gone by now."""
-    return msgspec.json.decode(command.outcome, type=Outcome).error in PASSING
+    outcome = msgspec.json.decode(command.outcome, type=Outcome)
+    return bool(outcome.error) and not issubclass(_kind(outcome), FINAL)
 
 
 def _raised(outcome: Outcome) -> StagedoorError:
+    return _kind(outcome)(outcome.message)
+
+
+def _kind(outcome: Outcome) -> type[StagedoorError]:
     kind = getattr(errors, outcome.error, StagedoorError)
-    if not (isinstance(kind, type) and issubclass(kind, StagedoorError)):
-        kind = StagedoorError
-    return kind(outcome.message)
+    return kind if isinstance(kind, type) and issubclass(kind, StagedoorError) else StagedoorError

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stagedoor.errors import BadRequest, ConfigError
+from stagedoor.machine.private_file import read_private
 from stagedoor.whole_file import replace_file
 
 if TYPE_CHECKING:
@@ -82,6 +82,15 @@ class PushKey:
         self._key = key
         self.public = base64_of(_point(key))
 
+    @property
+    def text(self) -> bytes:
+        """All of it, to be kept where only its owner can read."""
+        from cryptography.hazmat.primitives import serialization
+
+        return self._key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+
     def authorization(self, endpoint: str, contact: str, now: float) -> str:
         """For ``Authorization``: signed for the push service of ``endpoint`` alone, and for hours."""
         from cryptography.hazmat.primitives import hashes
@@ -99,37 +108,33 @@ class PushKey:
 def push_key(home: Path) -> PushKey:
     """Made at the first use and kept beside the server's token, for its owner alone. One that others could have read
     is replaced; browsers then subscribe again when the page is next opened."""
-    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     path = home / KEY_FILE
     try:
-        return PushKey(_read(path))
+        return _read(path)
     except (OSError, ValueError, TypeError):
         key = ec.generate_private_key(ec.SECP256R1())
-    text = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
     try:
-        replace_file(path, text)
+        replace_file(path, PushKey(key).text.decode())
     except OSError as fault:
         raise ConfigError(f"cannot write {path}: {fault.strerror}") from fault
     return PushKey(key)
 
 
-def _read(path: Path) -> ec.EllipticCurvePrivateKey:
+def key_in(text: bytes) -> PushKey:
+    """The one that was written as ``text``. Raises ``ValueError``."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
-        shared = status.st_mode & 0o077 or status.st_uid != os.getuid() or status.st_nlink > 1
-        if shared or not stat.S_ISREG(status.st_mode):
-            raise ValueError("not private")
-        key = serialization.load_pem_private_key(file.read(), None)
+    key = serialization.load_pem_private_key(text, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise ValueError("not a key for Web Push")
-    return key
+    return PushKey(key)
+
+
+def _read(path: Path) -> PushKey:
+    return key_in(read_private(path))
 
 
 def base64_of(value: bytes) -> str:

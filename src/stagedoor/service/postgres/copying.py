@@ -31,6 +31,8 @@ from .statements import NARROW, SearchedTexts
 
 Row: TypeAlias = tuple[Any, ...]
 BATCH = 500
+LARGE = {"carried": 1}
+"""Rows read together, of tables whose rows are large."""
 _USED = "input_tokens output_tokens cached_tokens reasoning_tokens total_tokens cost_usd"
 
 
@@ -52,7 +54,7 @@ TABLES: dict[str, PlainTable] = {
         "incarnation epoch",
         flags="ended archived",
     ),
-    "records": _table("session seq at type body", 2),
+    "records": _table("session seq epoch at type body", 2),
     "questions": _table("id session open asked body", flags="open"),
     "messages": _table("id session queued at body", flags="queued"),
     "turns": _table(f"session turn at prev prev_same_model agent project model {_USED}", 2),
@@ -60,9 +62,11 @@ TABLES: dict[str, PlainTable] = {
     "devices": _table("id body"),
     "done": _table("key at body"),
     "settings": _table("name value"),
+    "secrets": _table("name value"),
     "config_changes": _table("n body"),
     "workers": _table("id incarnation until draining revoked body", flags="draining revoked"),
     "commands": _table("n id kind session worker body key who at taken done outcome", flags="done"),
+    "carried": _table("session turn at body"),
     "epochs": _table("last"),
 }
 
@@ -140,7 +144,7 @@ class _SqliteSide:
         sql = f"SELECT {', '.join(table.columns)} FROM {name} ORDER BY {order}"
         cursor = await asyncio.to_thread(self._db.execute, _SQLITE_SESSIONS if name == "sessions" else sql)
         flags = [at for at, column in enumerate(table.columns) if column in table.flags]
-        while rows := await asyncio.to_thread(cursor.fetchmany, BATCH):
+        while rows := await asyncio.to_thread(cursor.fetchmany, LARGE.get(name, BATCH)):
             yield [_plain(row, flags) for row in rows]
 
     async def put(self, name: str, rows: list[Row]) -> None:
@@ -239,7 +243,7 @@ class _PostgresSide:
         sql = f"SELECT {', '.join(table.columns)} FROM {name} ORDER BY {order}"
         cursor = await self._db.cursor(_POSTGRES_SESSIONS if name == "sessions" else sql)
         needs = table.columns.index("needs") if name == "sessions" else -1
-        while rows := await cursor.fetch(BATCH):
+        while rows := await cursor.fetch(LARGE.get(name, BATCH)):
             plain = [list(row) for row in rows]
             for row in plain if needs >= 0 else ():
                 row[needs] = msgspec.json.encode(row[needs]).decode()
@@ -250,9 +254,6 @@ class _PostgresSide:
             await self._put_sessions(rows)
         elif name == "epochs":
             await self._db.execute("UPDATE epochs SET last=$1", rows[0][0])
-        elif name == "records":
-            columns = ("session", "epoch", *TABLES[name].columns[1:])
-            await self._copy(name, columns, [(row[0], 0, *row[1:]) for row in rows])
         else:
             await self._copy(name, TABLES[name].columns, rows)
 
@@ -283,6 +284,10 @@ class _PostgresSide:
 
     async def finish(self) -> None:
         await self._db.execute(_LAST)
+        # Those that were there are known here.
+        await self._db.execute(
+            "INSERT INTO enrolled(worker, revoked) SELECT id, revoked FROM workers ON CONFLICT DO NOTHING"
+        )
         for name in ("config_changes", "commands"):
             sequence = f"pg_get_serial_sequence('{schema.NAME}.{name}', 'n')"
             await self._db.execute(f"SELECT setval({sequence}, max(n)) FROM {name} HAVING max(n) IS NOT NULL")

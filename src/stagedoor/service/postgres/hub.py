@@ -74,6 +74,9 @@ class PostgresHub:
         self._pending.add(topic)
         self._wake.set()
 
+    def ring_all(self) -> None:
+        self._local.ring_all()
+
     def bell(self, topic: str) -> LocalBell:
         return self._local.bell(topic)
 

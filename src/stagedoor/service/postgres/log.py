@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..store import MOST_BYTES, Change, ConfigChange, Query, Removable, Writing
+from ..store import MOST_BYTES, Admission, Change, ConfigChange, Fence, Query, Removable, Writing
 from ..views import (
     By,
+    Carried,
     Command,
     Device,
     IdempotentReply,
+    NoticeRow,
     Question,
     QueuedPrompt,
     Record,
@@ -21,10 +23,10 @@ from ..views import (
     UsageSum,
     WorkerRow,
 )
-from . import owners, selection, usage
+from . import notices, owners, selection, usage
+from .admission import PostgresAdmission
 from .connections import QUICK, SLOW, SLOW_SECONDS, Engine, EnginePool
 from .selection import text_of
-from .statements import ADD_COMMAND, command_values
 from .writer import EngineWriter
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class PostgresStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._writer = EngineWriter(self._engine)
+        self.admission: Admission = PostgresAdmission(self._writer)
         self._quick = EnginePool(self._engine, QUICK)
         self._slow = EnginePool(self._engine, SLOW, seconds=SLOW_SECONDS)
 
@@ -67,16 +70,14 @@ class PostgresStore:
     def write(self, *changes: Change) -> Writing:
         return self._writer.write(changes)
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
         body = msgspec.json.encode(question)
 
         async def put(db: EngineConnection) -> bool:
+            if fence is not None:
+                await owners.check(db, fence.session_id, fence.epoch)
             sql = "UPDATE questions SET open=$2, body=$3 WHERE id=$1 AND open RETURNING 1"
-            if await db.fetchval(sql, text_of(question.id), question.open, body) is None:
-                return False
-            if command is not None:
-                await db.execute(ADD_COMMAND, *command_values(command))
-            return True
+            return await db.fetchval(sql, text_of(question.id), question.open, body) is not None
 
         async def ask(db: EngineConnection) -> bool:
             stored = await db.fetchval("SELECT body FROM questions WHERE id=$1", text_of(question.id))
@@ -152,6 +153,11 @@ class PostgresStore:
         sql = "SELECT body FROM messages WHERE session=$1 AND (queued OR NOT $2) ORDER BY at, id"
         return await self._rows(QueuedPrompt, sql, text_of(session_id), queued_only)
 
+    async def carried(self, session_id: str) -> Carried | None:
+        sql = "SELECT turn, at, body FROM carried WHERE session=$1"
+        row = await self._slow.do(lambda db: db.fetchrow(sql, text_of(session_id)))
+        return None if row is None else Carried(session_id=session_id, turn=row[0], at=row[1], body=row[2])
+
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
     ) -> list[UsageSum]:
@@ -168,6 +174,28 @@ class PostgresStore:
         sql = "SELECT value FROM settings WHERE name=$1"
         value: bytes | None = await self._quick.do(lambda db: db.fetchval(sql, text_of(name)))
         return value
+
+    async def secrets(self) -> dict[str, bytes]:
+        rows = await self._quick.do(lambda db: db.fetch("SELECT name, value FROM secrets ORDER BY name"))
+        return {row[0]: row[1] for row in rows}
+
+    async def notices(self, since: int) -> list[NoticeRow]:
+        return await self._quick.do(lambda db: notices.notices(db, since))
+
+    async def claim_deliveries(
+        self, holder: str, deliveries: Collection[tuple[str, str]], seconds: float
+    ) -> set[tuple[str, str]]:
+        claimed: set[tuple[str, str]] = await self._writer.do(
+            lambda db: notices.claim(db, holder, deliveries, seconds),
+            lambda db: notices.deliveries_of(db, holder, deliveries),
+        )
+        return claimed
+
+    async def finish_deliveries(self, deliveries: Collection[tuple[str, str]]) -> None:
+        async def finish(db: EngineConnection) -> None:
+            await notices.finish(db, deliveries)
+
+        await self._writer.do(finish, finish)
 
     async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
         decode = msgspec.json.Decoder(ConfigChange).decode
@@ -238,6 +266,12 @@ class PostgresStore:
 
     async def command(self, command_id: str) -> Command | None:
         return await self._quick.do(lambda db: owners.command_by_id(db, command_id))
+
+    async def drop_command(self, command_id: str) -> None:
+        async def drop(db: EngineConnection) -> None:
+            await db.execute("DELETE FROM commands WHERE id=$1 AND done", text_of(command_id))
+
+        await self._writer.do(drop, drop)
 
     async def command_with(self, key: str) -> Command | None:
         return await self._quick.do(lambda db: owners.command_with(db, key))

@@ -21,13 +21,15 @@ _json = msgspec.json.encode
 _worker = msgspec.json.Decoder(WorkerRow).decode
 _CLAIM = """
 WITH me AS (
-  SELECT FROM workers WHERE id=$1 AND incarnation=$2 AND until>$4 AND NOT draining AND NOT revoked FOR SHARE
+  SELECT FROM workers WHERE id=$1 AND incarnation=$2 AND until>$4 AND NOT draining AND NOT revoked
+    AND EXISTS(SELECT FROM enrolled WHERE worker=$1 AND NOT enrolled.revoked) FOR SHARE OF workers
 ),
 free AS MATERIALIZED (
   SELECT heads.session, sessions.created FROM sessions JOIN heads ON heads.session=sessions.id
   WHERE EXISTS(SELECT FROM me) AND NOT sessions.ended AND sessions.needs <@ $3::text[] {}
     AND (heads.worker='' OR (heads.worker=$1 AND heads.incarnation<>$2) OR (heads.worker<>$1 AND NOT EXISTS(
-      SELECT FROM workers WHERE workers.id=heads.worker AND workers.until>$4 AND NOT workers.revoked)))
+      SELECT FROM workers WHERE workers.id=heads.worker AND workers.until>$4 AND NOT workers.revoked
+        AND heads.incarnation IN ('', workers.incarnation))))
   ORDER BY sessions.created, sessions.id LIMIT $5 FOR UPDATE OF heads SKIP LOCKED
 ),
 counted AS (
@@ -41,6 +43,11 @@ UPDATE heads SET worker=$1, incarnation=$2, epoch=numbered.epoch FROM numbered W
 RETURNING heads.session, heads.epoch
 """
 _COMMAND = "id, kind, session, worker, body, key, who, at, taken, done, outcome"
+
+
+_WORKER = (
+    "SELECT workers.id, workers.body, enrolled.revoked FROM workers LEFT JOIN enrolled ON enrolled.worker=workers.id"
+)
 
 
 async def claim(
@@ -72,17 +79,29 @@ async def release(db: EngineConnection, session_id: str, epoch: int) -> bool:
 
 
 async def workers(db: EngineConnection) -> list[WorkerRow]:
-    return [_worker(body) for (body,) in await db.fetch("SELECT body FROM workers ORDER BY id")]
+    return [_admitted(row) for row in await db.fetch(f"{_WORKER} ORDER BY workers.id")]
 
 
 async def worker(db: EngineConnection, worker_id: str, lock: str = "") -> WorkerRow | None:
-    body = await db.fetchval(f"SELECT body FROM workers WHERE id=$1 {lock}", text_of(worker_id))
-    return None if body is None else _worker(body)
+    rows = await db.fetch(f"{_WORKER} WHERE workers.id=$1 {lock}", text_of(worker_id))
+    return _admitted(rows[0]) if rows else None
+
+
+def _admitted(stored: Any) -> WorkerRow:
+    """As those who may let workers in have it: what the row says itself, its worker has written."""
+    name, body, barred = stored  # None: nobody has let it in
+    row = _worker(body)
+    return replace(row, id=name, revoked=row.revoked or barred is not False, enrolled=barred is not None)
 
 
 async def put_worker(db: EngineConnection, row: WorkerRow) -> WorkerRow:
     await db.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"stagedoor worker {text_of(row.id)}")
-    stored = await worker(db, row.id, "FOR UPDATE")
+    if await db.fetchval("SELECT has_table_privilege('enrolled', 'INSERT')"):
+        await db.execute("INSERT INTO enrolled(worker) VALUES($1) ON CONFLICT DO NOTHING", text_of(row.id))
+    barred = await db.fetchval("SELECT revoked FROM enrolled WHERE worker=$1", text_of(row.id))
+    stored = None if barred is None else await worker(db, row.id, "FOR UPDATE OF workers")
+    if stored is None and barred is not False:
+        return replace(row, revoked=True, enrolled=barred is not None)
     if stored is not None:
         if stored.revoked:
             return stored
@@ -91,7 +110,7 @@ async def put_worker(db: EngineConnection, row: WorkerRow) -> WorkerRow:
 
 
 async def renew(db: EngineConnection, worker_id: str, incarnation: str, until: int) -> bool:
-    stored = await worker(db, worker_id, "FOR UPDATE")
+    stored = await worker(db, worker_id, "FOR UPDATE OF workers")
     if stored is None or stored.revoked or stored.incarnation != incarnation:
         return False
     await _store_worker(db, replace(stored, until=until))
@@ -101,9 +120,13 @@ async def renew(db: EngineConnection, worker_id: str, incarnation: str, until: i
 async def mark_worker(
     db: EngineConnection, worker_id: str, *, draining: bool | None, revoked: bool | None
 ) -> WorkerRow | None:
-    stored = await worker(db, worker_id, "FOR UPDATE")
+    barred = False
+    if revoked:  # whatever its own row says, and also if it has none: it may be let in and never have come
+        sql = "UPDATE enrolled SET revoked=true WHERE worker=$1 RETURNING 1"
+        barred = await db.fetchval(sql, text_of(worker_id)) is not None
+    stored = await worker(db, worker_id, "FOR UPDATE OF workers")
     if stored is None:
-        return None
+        return WorkerRow(id=worker_id, incarnation="", until=0, revoked=True) if barred else None
     draining = stored.draining if draining is None else draining
     revoked = stored.revoked if revoked is None else revoked
     return await _store_worker(db, replace(stored, draining=draining, revoked=revoked))
@@ -150,18 +173,23 @@ async def commands(db: EngineConnection, worker_id: str, session_id: str, *, ope
     return _commands(await db.fetch(f"SELECT {_COMMAND} FROM commands {where} ORDER BY n", *values))
 
 
+async def check(db: EngineConnection, session_id: str, epoch: int) -> None:
+    """Raises ``Fenced`` unless the session has this epoch, and keeps it so until the transaction ends."""
+    stored = await db.fetchval("SELECT epoch FROM heads WHERE session=$1 FOR SHARE", text_of(session_id))
+    if stored is None or stored != epoch:
+        stored = -1 if stored is None else stored
+        raise Fenced(
+            f"session {session_id} is at epoch {stored}, not {epoch}: another worker has it, or it is gone; nothing "
+            "was stored"
+        )
+
+
 async def take(db: EngineConnection, command_id: str, epoch: int) -> bool:
     session = await db.fetchval("SELECT session FROM commands WHERE id=$1", text_of(command_id))
     if session is None:
         return False
     if session:
-        stored = await db.fetchval("SELECT epoch FROM heads WHERE session=$1 FOR SHARE", session)
-        if stored is None or stored != epoch:
-            stored = -1 if stored is None else stored
-            raise Fenced(
-                f"session {session} is at epoch {stored}, not {epoch}: another worker has it, or it is gone; nothing "
-                "was stored"
-            )
+        await check(db, session, epoch)
     sql = "UPDATE commands SET taken=$2 WHERE id=$1 AND taken=0 AND NOT done RETURNING 1"
     return await db.fetchval(sql, text_of(command_id), epoch) is not None
 

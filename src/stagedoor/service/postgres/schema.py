@@ -118,13 +118,62 @@ CREATE FUNCTION refuse() RETURNS boolean LANGUAGE plpgsql AS
 its letters taken one, two and three at a time. ``heads``: how far each session has come and who may write to it, in
 rows small enough to be changed with every append. ``writers``: how far each process that writes has come, so that it
 can ask, after a connection broke, whether its last write was kept."""
-MIGRATIONS = (_FIRST,)
+_CARRIED = """
+CREATE TABLE carried(
+  session text COLLATE "C" PRIMARY KEY, turn bigint NOT NULL, at bigint NOT NULL, body bytea NOT NULL
+);
+ALTER TABLE carried ALTER COLUMN body SET STORAGE EXTERNAL;
+"""
+"""How the files and the transcript of a session that may go on elsewhere stood after its last turn. They are packed as
+they come: no engine makes them smaller."""
+_ADMISSION = """
+CREATE TABLE codes(
+  digest bytea PRIMARY KEY, scope text NOT NULL, made_by text NOT NULL, until bigint NOT NULL, body bytea NOT NULL
+);
+CREATE TABLE enrolled(
+  worker text COLLATE "C" PRIMARY KEY, revoked boolean NOT NULL DEFAULT false, at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO enrolled(worker, revoked) SELECT id, revoked FROM workers;
+CREATE FUNCTION enrol(worker_id text, code text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+  SET search_path=stagedoor, pg_temp AS $$
+BEGIN
+  DELETE FROM codes WHERE digest=sha256(convert_to(code, 'UTF8')) AND scope='worker'
+    AND until>extract(epoch FROM clock_timestamp())*1000;
+  IF FOUND THEN
+    INSERT INTO enrolled(worker) VALUES(worker_id) ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN EXISTS(SELECT FROM enrolled WHERE worker=worker_id AND NOT revoked);
+END $$;
+"""
+"""``codes``: that let somebody in once. ``enrolled``: the workers that somebody has let in; workers cannot write it."""
+_NOTICES = """
+CREATE TABLE secrets(name text COLLATE "C" PRIMARY KEY, value bytea NOT NULL);
+INSERT INTO secrets SELECT name, value FROM settings WHERE starts_with(name, 'push to ');
+INSERT INTO secrets SELECT 'receiver ' || (one->>'id'), convert_to(one::text, 'UTF8')
+  FROM settings, json_array_elements(convert_from(value, 'UTF8')::json) AS one WHERE name='receivers of notifications';
+DELETE FROM settings WHERE starts_with(name, 'push to ') OR name='receivers of notifications';
+CREATE TABLE notices(
+  id text COLLATE "C" PRIMARY KEY, session text COLLATE "C" NOT NULL, at bigint NOT NULL, body bytea NOT NULL
+);
+CREATE INDEX notices_by_time ON notices(at);
+CREATE INDEX notices_by_session ON notices(session);
+CREATE TABLE deliveries(
+  notice text COLLATE "C" NOT NULL REFERENCES notices ON DELETE CASCADE, receiver text COLLATE "C" NOT NULL,
+  holder text COLLATE "C" NOT NULL, until bigint NOT NULL, done boolean NOT NULL, PRIMARY KEY(notice, receiver)
+);
+"""
+"""``notices``: what is to be told to receivers. ``deliveries``: who tells it to which of them, until when.
+``secrets``: addresses and keys of receivers, for doors alone. Those of the version before read them at their start
+only, and none of them starts any more."""
+MIGRATIONS = (_FIRST, _CARRIED, _ADMISSION, _NOTICES)
 """The one at ``n`` takes version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 
 
-DOORS_ALONE = frozenset({"devices", "done"})
-"""Who may come in, and what requests were answered with, tokens of new devices among it: nothing for workers."""
+DOORS_ALONE = frozenset({"devices", "done", "codes", "secrets"})
+"""Who may come in, what requests were answered with, tokens of new devices among it, and who is told of what happens:
+nothing for workers."""
+READ_BY_WORKERS = frozenset({"enrolled"})
 
 
 async def grant(db: EngineConnection, *, doors: Sequence[str], workers: Sequence[str]) -> None:
@@ -142,6 +191,7 @@ async def grant(db: EngineConnection, *, doors: Sequence[str], workers: Sequence
             ):
                 await db.execute(statement)
             if role not in doors:
+                await db.execute(f"REVOKE INSERT, UPDATE, DELETE ON {', '.join(READ_BY_WORKERS)} FROM {quoted}")
                 await db.execute(f"GRANT DELETE, SELECT(at) ON done TO {quoted}")  # old ones are swept by anybody
 
 

@@ -6,7 +6,7 @@ and the last number that the writer knows of, puts records and rows, and fails a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
@@ -15,8 +15,18 @@ from msgspec.structs import replace
 
 from stagedoor.errors import Fenced, SequenceConflict
 
-from ..store import Append, Change, CommandDone, ConfigChange, Fence, Forget, Remember, Sweep, Trim
-from ..views import Command, Device, IdempotentReply, Question, QueuedPrompt, SessionView, TurnUsage
+from ..store import Append, Change, CommandDone, ConfigChange, Fence, Forget, Remember, Secret, Sweep, Trim
+from ..views import (
+    Carried,
+    Command,
+    Device,
+    IdempotentReply,
+    NoticeRow,
+    Question,
+    QueuedPrompt,
+    SessionView,
+    TurnUsage,
+)
 from .selection import grams, searchable, text_of
 from .usage import put_turns
 
@@ -107,6 +117,10 @@ _MESSAGES = """
 INSERT INTO messages SELECT * FROM unnest($1::text[], $2::text[], $3::boolean[], $4::bigint[], $5::bytea[])
 ON CONFLICT(id) DO UPDATE SET session=excluded.session, queued=excluded.queued, at=excluded.at, body=excluded.body
 """
+_CARRIED = """
+INSERT INTO carried SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])
+ON CONFLICT(session) DO UPDATE SET turn=excluded.turn, at=excluded.at, body=excluded.body
+"""
 _DEVICES = """
 INSERT INTO devices SELECT * FROM unnest($1::text[], $2::bytea[]) ON CONFLICT(id) DO UPDATE SET body=excluded.body
 WHERE position('"revokedAt":null' in convert_from(devices.body, 'UTF8'))>0
@@ -120,14 +134,30 @@ ON CONFLICT(key) DO UPDATE SET at=excluded.at, body=excluded.body
 _SETTINGS = """
 INSERT INTO settings SELECT * FROM unnest($1::text[], $2::bytea[]) ON CONFLICT(name) DO UPDATE SET value=excluded.value
 """
+_NOTICES = """
+INSERT INTO notices SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) ON CONFLICT DO NOTHING
+"""
+_REMOVE_SECRET = "DELETE FROM secrets WHERE name=$1 AND value=coalesce($2::bytea, value)"
+_SECRETS = {
+    True: "INSERT INTO secrets VALUES($1,$2) ON CONFLICT DO NOTHING",
+    False: "INSERT INTO secrets VALUES($1,$2) ON CONFLICT(name) DO UPDATE SET value=excluded.value",
+}
 ADD_COMMAND = """
 INSERT INTO commands(id, kind, session, worker, body, key, who, at, taken, done, outcome)
 VALUES($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11) ON CONFLICT DO NOTHING
 """
 _COMMAND_DONE = "UPDATE commands SET done=true, outcome=$2 WHERE id=$1 AND NOT done"
 _WORDS = "INSERT INTO words VALUES($1,$2,$3) ON CONFLICT(id) DO UPDATE SET text=excluded.text, grams=excluded.grams"
+_TRIM_RECORDS = """
+DELETE FROM records USING unnest($1::text[], $2::bigint[]) AS trimmed(session, first)
+WHERE records.session=trimmed.session AND records.seq<trimmed.first
+"""
+_TRIM_VIEWS = """
+UPDATE views SET first=trimmed.first, removable=CASE WHEN trimmed.first<last THEN removable END, body=trimmed.body
+FROM unnest($1::text[], $2::bigint[], $3::bytea[]) AS trimmed(id, first, body) WHERE views.id=trimmed.id
+"""
 
-Hard: TypeAlias = Trim | Forget | Sweep
+Hard: TypeAlias = Forget | Sweep
 
 
 def command_values(command: Command) -> tuple[Any, ...]:
@@ -187,10 +217,13 @@ class WriteStage:
         self.views: dict[str, SessionView] = {}
         self.rows: dict[str, dict[str, tuple[Any, ...]]] = {}
         self.removed: list[str] = []
+        self.secrets: list[Secret] = []
         self.commands: list[Command] = []
         self.outcomes: list[CommandDone] = []
         self.turns: list[TurnUsage] = []
         self.changes: list[bytes] = []
+        self.trims: dict[str, int] = {}
+        """Up to where the records of sessions are removed, after all of this."""
         self.hard: Hard | None = None
         """What is done after all of this."""
         self.fits = True
@@ -223,6 +256,8 @@ class WriteStage:
             case QueuedPrompt():
                 row = (text_of(change.session_id), change.state == "queued", change.at, _json(change))
                 self._put(_MESSAGES, change.id, row)
+            case Carried():
+                self._put(_CARRIED, change.session_id, (change.turn, change.at, change.body))
             case Device():
                 self._put(_DEVICES, change.id, (_json(change),))
             case IdempotentReply():
@@ -234,6 +269,10 @@ class WriteStage:
                 if (name := text_of(name)) in self.removed:
                     self.removed.remove(name)
                 self._put(_SETTINGS, name, (value,))
+            case NoticeRow():
+                self._put(_NOTICES, change.id, (text_of(change.session_id), change.at, change.body))
+            case Secret():
+                self.secrets.append(change)
             case Command():
                 self.commands.append(change)
             case CommandDone():
@@ -242,7 +281,10 @@ class WriteStage:
                 self.turns.append(change)
             case ConfigChange():
                 self.changes.append(_json(change))
-            case Trim() | Forget() | Sweep():
+            case Trim(session_id, seq):
+                name = text_of(session_id)
+                self.trims[name] = max(seq, self.trims.get(name, 0))
+            case Forget() | Sweep():
                 self.hard = change
             case _:
                 assert_never(change)
@@ -278,9 +320,11 @@ class WriteStage:
         """One statement carries it out."""
         return not (
             self.has_many
+            or self.trims
             or self.hard
             or self.rows
             or self.removed
+            or self.secrets
             or self.commands
             or self.outcomes
             or self.turns
@@ -354,6 +398,11 @@ class WriteStage:
                 await db.execute(statement, [key for key, _ in ordered], *map(list, columns))
         if self.removed:
             await db.execute("DELETE FROM settings WHERE name=ANY($1::text[])", self.removed)
+        for secret in self.secrets:
+            if secret.value is None:
+                await db.execute(_REMOVE_SECRET, text_of(secret.name), secret.stored)
+            else:
+                await db.execute(_SECRETS[secret.first], text_of(secret.name), secret.value)
         if self.commands:
             await db.executemany(ADD_COMMAND, [command_values(command) for command in self.commands])
         if self.outcomes:
@@ -363,12 +412,15 @@ class WriteStage:
             await put_turns(db, self.turns)
         if self.changes:
             await db.executemany("INSERT INTO config_changes(body) VALUES($1)", [(body,) for body in self.changes])
+        if self.trims:
+            await _trim(db, self.trims)
         match self.hard:
+            case Sweep(before, kinds) if kinds:
+                await db.execute("DELETE FROM commands WHERE at<$1 AND kind=ANY($2::text[])", before, list(kinds))
             case Sweep(before):
                 await db.execute("DELETE FROM done WHERE at<$1", before)
                 await db.execute("DELETE FROM commands WHERE done AND at<$1", before)
-            case Trim(session_id, seq):
-                await _trim(db, text_of(session_id), seq)
+                await db.execute("DELETE FROM notices WHERE at<$1", before)
             case Forget(session_id):
                 await _forget(db, text_of(session_id))
             case None:
@@ -383,13 +435,13 @@ class WriteStage:
 
 
 def stages_of(writes: Iterable[Iterable[Change]]) -> list[WriteStage]:
-    """What can be put together is; what removes something stands between."""
+    """What can be put together is; what removes something stands between. What is only made shorter goes together."""
     stages = [WriteStage()]
     for changes in writes:
         for change in changes:
-            stages[-1].add(change)
-            if stages[-1].hard is not None:
+            if stages[-1].hard is not None or (stages[-1].trims and not isinstance(change, Trim)):
                 stages.append(WriteStage())
+            stages[-1].add(change)
     return stages
 
 
@@ -397,20 +449,23 @@ def _removable(view: SessionView) -> int | None:
     return view.updated_at if view.ended and view.first_seq < view.last_seq else None
 
 
-async def _trim(db: EngineConnection, session_id: str, seq: int) -> None:
-    last = await db.fetchval("SELECT last FROM heads WHERE session=$1 FOR UPDATE", session_id)
-    first = min(seq, last or 0)
-    await db.execute("DELETE FROM records WHERE session=$1 AND seq<$2", session_id, first)
-    body = await db.fetchval("SELECT body FROM views WHERE id=$1 FOR UPDATE", session_id)
-    if body is not None and first > (view := _view(body)).first_seq:
-        view = replace(view, first_seq=first)
-        sql = "UPDATE views SET first=$2, removable=CASE WHEN $2<last THEN removable END, body=$3 WHERE id=$1"
-        await db.execute(sql, session_id, first, _json(view))
+async def _trim(db: EngineConnection, trims: Mapping[str, int]) -> None:
+    """In the order of their names, as everywhere: whoever locks several rows waits for nobody who waits for it."""
+    heads = await db.fetch(
+        "SELECT session, last FROM heads WHERE session=ANY($1) ORDER BY session FOR UPDATE", [*trims]
+    )
+    first = {name: min(trims[name], last) for name, last in heads}
+    await db.execute(_TRIM_RECORDS, [*first], [*first.values()])
+    await db.execute("DELETE FROM carried WHERE session=ANY($1)", [*first])
+    views = await db.fetch("SELECT id, body FROM views WHERE id=ANY($1) ORDER BY id FOR UPDATE", [*first])
+    shorter = {name: view for name, body in views if first[name] > (view := _view(body)).first_seq}
+    bodies = [_json(replace(view, first_seq=first[name])) for name, view in shorter.items()]
+    await db.execute(_TRIM_VIEWS, [*shorter], [first[name] for name in shorter], bodies)
 
 
 async def _forget(db: EngineConnection, session_id: str) -> None:
     await db.execute("DELETE FROM heads WHERE session=$1", session_id)
-    for table in ("records", "questions", "messages", "commands"):
+    for table in ("records", "questions", "messages", "commands", "carried", "notices"):
         await db.execute(f"DELETE FROM {table} WHERE session=$1", session_id)
     for table in ("words", "views", "sessions"):
         await db.execute(f"DELETE FROM {table} WHERE id=$1", session_id)

@@ -18,6 +18,7 @@ from stagedoor.errors import StoreAway, StoreBroken, StoreError
 from stagedoor.transports.tasks import TaskOwner
 
 from ..store import Append, Change
+from ..views import Carried
 from . import schema, statements
 from .connections import FAULTS, STUCK_SECONDS, Engine, asyncpg, close, is_lost
 from .statements import SearchedTexts, WriteStage, stages_of
@@ -60,6 +61,8 @@ class Job:
         for change in changes:
             if isinstance(change, Append):
                 self.size += sum([len(record.body) for record in change.records]) + 64 * len(change.records)
+            elif isinstance(change, Carried):
+                self.size += len(change.body)
 
 
 class EngineWriter:

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from ..store import MOST_BYTES, Change, ConfigChange, Query, Removable, Writing
+from ..store import MOST_BYTES, Admission, Change, ConfigChange, Fence, Query, Removable, Writing
 from ..views import (
     By,
+    Carried,
     Command,
     Device,
     IdempotentReply,
+    NoticeRow,
     Question,
     QueuedPrompt,
     Record,
@@ -24,14 +26,14 @@ from ..views import (
     UsageSum,
     WorkerRow,
 )
-from . import owners, selection, usage
+from . import notices, owners, selection, usage
 from .rows import Rows
 from .schema import Claim, Durable, prepare, unusable
 from .threads import Readers, Writer
 
 Value = TypeVar("Value")
 _SESSION = """
-SELECT views.body, seq, at, worker, epoch FROM sessions JOIN views USING(n)
+SELECT views.body, seq, at, worker, sessions.epoch FROM sessions JOIN views USING(n)
 LEFT JOIN records ON session=id AND seq=(SELECT max(seq) FROM records WHERE session=id)
 """
 """A view with the number and the time of its last record, and with its owner."""
@@ -54,6 +56,10 @@ class SqliteStore:
         self._writer = Writer(path, durable, finish=self._put.finish, rolled_back=self._put.doubt)
         self._readers = Readers(path)
         self._slow_readers = Readers(path, SLOW_READERS, most_seconds=MOST_SECONDS)
+
+    @property
+    def admission(self) -> Admission | None:
+        return None  # one process has this log
 
     async def open(self) -> None:
         try:
@@ -79,12 +85,14 @@ class SqliteStore:
     def write(self, *changes: Change) -> Writing:
         return self._writer.do(lambda db: self._put.apply(db, changes))
 
-    async def answer(self, question: Question, command: Command | None = None) -> bool:
+    async def answer(self, question: Question, *, fence: Fence | None = None) -> bool:
         def put(db: sqlite3.Connection) -> bool:
+            if fence is not None:
+                self._put.check(db, fence.session_id, fence.epoch)
             records = db.execute("SELECT open FROM questions WHERE id=?", (question.id,)).fetchone()
             if records is None or not records[0]:
                 return False
-            self._put.apply(db, (question,) if command is None else (question, command))
+            self._put.apply(db, (question,))
             return True
 
         return bool(await self._writer.do(put))
@@ -154,6 +162,11 @@ class SqliteStore:
         sql = "SELECT body FROM messages WHERE session=? AND queued>=? ORDER BY at, id"
         return await self._rows(sql, (session_id, int(queued_only)), QueuedPrompt)
 
+    async def carried(self, session_id: str) -> Carried | None:
+        sql = "SELECT turn, at, body FROM carried WHERE session=?"
+        row = await self._slow_readers.do(lambda db: db.execute(sql, (session_id,)).fetchone())
+        return None if row is None else Carried(session_id=session_id, turn=row[0], at=row[1], body=row[2])
+
     async def sums(
         self, by: By | None, *, since: int = 0, until: int | None = None, offset_minutes: int = 0
     ) -> list[UsageSum]:
@@ -169,6 +182,21 @@ class SqliteStore:
         sql = "SELECT value FROM settings WHERE name=?"
         records = await self._readers.do(lambda db: db.execute(sql, (name,)).fetchone())
         return None if records is None else records[0]
+
+    async def secrets(self) -> dict[str, bytes]:
+        return await self._readers.do(lambda db: dict(db.execute("SELECT name, value FROM secrets ORDER BY name")))
+
+    async def notices(self, since: int) -> list[NoticeRow]:
+        return await self._readers.do(lambda db: notices.notices(db, since))
+
+    async def claim_deliveries(
+        self, holder: str, deliveries: Collection[tuple[str, str]], seconds: float
+    ) -> set[tuple[str, str]]:
+        claimed: set[tuple[str, str]] = await self._writer.do(lambda db: notices.claim(db, holder, deliveries, seconds))
+        return claimed
+
+    async def finish_deliveries(self, deliveries: Collection[tuple[str, str]]) -> None:
+        await self._writer.do(lambda db: notices.finish(db, deliveries))
 
     async def config_changes(self, *, offset: int = 0, limit: int = 100) -> list[ConfigChange]:
         sql = "SELECT n, body FROM config_changes ORDER BY n DESC LIMIT ? OFFSET ?"
@@ -226,6 +254,9 @@ class SqliteStore:
 
     async def command(self, command_id: str) -> Command | None:
         return await self._readers.do(lambda db: owners.command(db, command_id))
+
+    async def drop_command(self, command_id: str) -> None:
+        await self._writer.do(lambda db: db.execute("DELETE FROM commands WHERE id=? AND done=1", (command_id,)))
 
     async def command_with(self, key: str) -> Command | None:
         return await self._readers.do(lambda db: owners.command_with(db, key))

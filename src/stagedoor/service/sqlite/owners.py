@@ -18,7 +18,8 @@ SELECT 1 FROM workers WHERE id=? AND incarnation=? AND until>? AND draining=0 AN
 _FREE = """
 SELECT n, id FROM sessions WHERE ended=0 {}
 AND (worker='' OR (worker=:me AND incarnation<>:incarnation) OR (worker<>:me AND NOT EXISTS(
-  SELECT 1 FROM workers WHERE workers.id=sessions.worker AND until>:now AND revoked=0)))
+  SELECT 1 FROM workers WHERE workers.id=sessions.worker AND until>:now AND revoked=0
+    AND sessions.incarnation IN ('', workers.incarnation))))
 AND NOT EXISTS(SELECT 1 FROM json_each(needs) WHERE value NOT IN (SELECT value FROM json_each(:labels)))
 ORDER BY created, id LIMIT :limit
 """

@@ -11,8 +11,20 @@ from msgspec.structs import replace
 
 from stagedoor.errors import Fenced, SequenceConflict
 
-from ..store import Append, Change, CommandDone, ConfigChange, Fence, Forget, Remember, Sweep, Trim
-from ..views import Command, Device, IdempotentReply, Question, QueuedPrompt, Record, SessionView, TurnUsage
+from ..store import Append, Change, CommandDone, ConfigChange, Fence, Forget, Remember, Secret, Sweep, Trim
+from ..views import (
+    Carried,
+    Command,
+    Device,
+    IdempotentReply,
+    NoticeRow,
+    Question,
+    QueuedPrompt,
+    Record,
+    SessionView,
+    TurnUsage,
+)
+from .notices import add_notice, remove_notices
 from .owners import add_command
 from .selection import searchable
 from .usage import put_turn
@@ -20,9 +32,10 @@ from .usage import put_turn
 TOGETHER = (64, 8, 1)
 """Rows per statement. sqlite3 gives up the interpreter for each statement it runs, and a busy loop is slow to give it
 back: one statement per row would make a batch under load a hundred times slower."""
-WIDTH = 5
+WIDTH = 6
 REMEMBERED = 10_000
-_INSERT = {size: f"INSERT INTO records VALUES{','.join(['(?,?,?,?,?)'] * size)}" for size in TOGETHER}
+_RECORDS = "INSERT INTO records(session, seq, at, type, body, epoch) VALUES"
+_INSERT = {size: _RECORDS + ",".join(["(?,?,?,?,?,?)"] * size) for size in TOGETHER}
 _SESSION = """
 INSERT INTO sessions(id, state, ended, archived, agent, project, grouped, native, cwd, created, needs, worker, epoch)
 VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT(id) DO UPDATE SET state=excluded.state,
@@ -96,12 +109,14 @@ class Rows:
         values.clear()
 
     def apply(self, db: sqlite3.Connection, changes: Iterable[Change]) -> None:
+        epochs: dict[str, int] = {}
         for change in changes:
             match change:
                 case Fence(session_id, epoch):
                     self.check(db, session_id, epoch)
+                    epochs[session_id] = epoch
                 case Append(session_id, records):
-                    self._append(db, session_id, records)
+                    self._append(db, session_id, records, epochs.get(session_id, 0))
                 case SessionView():
                     self._put_session(db, change)
                 case Question():
@@ -116,6 +131,11 @@ class Rows:
                     db.execute(_DEVICE, (change.id, _json(change)))
                 case IdempotentReply():
                     db.execute("INSERT OR REPLACE INTO done VALUES(?,?,?)", (change.key, change.at, _json(change)))
+                case Carried():
+                    values = (change.session_id, change.turn, change.at, change.body)
+                    db.execute("INSERT OR REPLACE INTO carried VALUES(?,?,?,?)", values)
+                case NoticeRow():
+                    add_notice(db, change)
                 case Command():
                     add_command(db, change)
                 case CommandDone(command_id, outcome):
@@ -126,9 +146,18 @@ class Rows:
                     db.execute("DELETE FROM settings WHERE name=?", (name,))
                 case Remember(name, value):
                     db.execute("INSERT OR REPLACE INTO settings VALUES(?,?)", (name, value))
+                case Secret(name, None, _, stored):
+                    db.execute("DELETE FROM secrets WHERE name=? AND value=coalesce(?, value)", (name, stored))
+                case Secret(name, value, first):
+                    how = "IGNORE" if first else "REPLACE"
+                    db.execute(f"INSERT OR {how} INTO secrets VALUES(?,?)", (name, value))
+                case Sweep(before, kinds) if kinds:
+                    marks = ",".join("?" * len(kinds))
+                    db.execute(f"DELETE FROM commands WHERE at<? AND kind IN ({marks})", (before, *kinds))
                 case Sweep(before):
                     db.execute("DELETE FROM done WHERE at<?", (before,))
                     db.execute("DELETE FROM commands WHERE done=1 AND at<?", (before,))
+                    remove_notices(db, "at<?", before)
                 case Trim(session_id, seq):
                     self.finish(db)
                     self._trim(db, session_id, min(seq, self._last_seq(db, session_id)))
@@ -136,8 +165,9 @@ class Rows:
                     self.finish(db)
                     for memory in (self._last, self._epochs, self._put):
                         memory.pop(session_id, None)
-                    for table in ("records", "questions", "messages", "commands"):
+                    for table in ("records", "questions", "messages", "commands", "carried"):
                         db.execute(f"DELETE FROM {table} WHERE session=?", (session_id,))
+                    remove_notices(db, "session=?", session_id)
                     row = db.execute("SELECT n FROM sessions WHERE id=?", (session_id,)).fetchone()
                     if row is not None:
                         for statement in _FORGET:
@@ -153,7 +183,7 @@ class Rows:
             known = int(found[0] or 0)
         return known
 
-    def _append(self, db: sqlite3.Connection, session_id: str, records: Sequence[Record]) -> None:
+    def _append(self, db: sqlite3.Connection, session_id: str, records: Sequence[Record], epoch: int) -> None:
         seq = self._last_seq(db, session_id)
         values = self._values
         for record in records:
@@ -163,7 +193,7 @@ class Rows:
                     f"record {record.seq} of session {session_id} does not follow: number {seq} is next; "
                     "nothing was stored"
                 )
-            values += (session_id, seq, record.at, record.type, record.body)
+            values += (session_id, seq, record.at, record.type, record.body, epoch)
         if len(values) >= WIDTH * TOGETHER[0]:
             self.finish(db)
         if len(self._last) >= REMEMBERED:
@@ -195,6 +225,7 @@ class Rows:
 
     def _trim(self, db: sqlite3.Connection, session_id: str, first: int) -> None:
         db.execute("DELETE FROM records WHERE session=? AND seq<?", (session_id, first))
+        db.execute("DELETE FROM carried WHERE session=?", (session_id,))
         row = db.execute("SELECT n, body FROM sessions JOIN views USING(n) WHERE id=?", (session_id,)).fetchone()
         if row is not None:
             view = _view(row[1])

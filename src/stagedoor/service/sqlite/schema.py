@@ -169,7 +169,28 @@ CREATE INDEX commands_by_session ON commands(session, n);
 CREATE INDEX commands_done ON commands(at) WHERE done=1;
 """
 """Who owns a session, and what is wanted of its owner (``owners.py``)."""
-MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT, _ANY_SIZE, _OWNERS)
+_EPOCHS = "ALTER TABLE records ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;"
+"""Under which epoch each record was written; those from before, and those that no owner wrote, have none."""
+_CARRIED = """
+CREATE TABLE carried(session TEXT PRIMARY KEY, turn INTEGER NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+"""How the files and the transcript of a session that may go on elsewhere stood after its last turn."""
+_NOTICES = """
+CREATE TABLE secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+INSERT INTO secrets SELECT name, value FROM settings WHERE substr(name, 1, 8)='push to ';
+INSERT INTO secrets SELECT 'receiver ' || json_extract(one.value, '$.id'), CAST(one.value AS BLOB)
+  FROM settings, json_each(CAST(settings.value AS TEXT)) AS one WHERE name='receivers of notifications';
+DELETE FROM settings WHERE substr(name, 1, 8)='push to ' OR name='receivers of notifications';
+CREATE TABLE notices(id TEXT PRIMARY KEY, session TEXT NOT NULL, at INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE INDEX notices_by_time ON notices(at);
+CREATE TABLE deliveries(
+  notice TEXT NOT NULL, receiver TEXT NOT NULL, holder TEXT NOT NULL, until INTEGER NOT NULL, done INTEGER NOT NULL,
+  PRIMARY KEY(notice, receiver)
+) WITHOUT ROWID;
+"""
+"""What is to be told to receivers, who tells it to which of them until when (``notices.py``), and what only those may
+read who may let others in."""
+MIGRATIONS = (_FIRST, _AUDIT, _PAGES, _ONE_AUDIT, _ANY_SIZE, _OWNERS, _EPOCHS, _CARRIED, _NOTICES)
 """The one at ``n`` takes a file of version ``n`` to ``n + 1``. What was released is never edited, only followed."""
 SCHEMA = len(MIGRATIONS)
 

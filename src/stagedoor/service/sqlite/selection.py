@@ -15,7 +15,7 @@ MOST_GRAMS = 64
 faster than putting that many lists together."""
 LAST_LETTER = "\U0010ffff"
 _PAGE = """
-SELECT views.body, seq, at, worker, epoch FROM (
+SELECT views.body, seq, at, worker, page.epoch FROM (
   SELECT sessions.n, id, created, worker, epoch FROM {} ORDER BY created DESC, id DESC LIMIT ? OFFSET ?
 ) AS page
 JOIN views ON views.n=page.n

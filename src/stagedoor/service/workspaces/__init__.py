@@ -51,12 +51,12 @@ class Workspaces:
 
     async def standing(self, session_id: str, folder: Path) -> tuple[str, str]:
         """Branch and state of the folder where a session is about to begin; ``diff`` tells what changed since."""
-        return await git.standing(folder, self._snapshots and self._snapshots / session_id)
+        return await git.standing(folder, self._snapshots and own_folder(self._snapshots, session_id))
 
     async def forget(self, session_id: str) -> None:
         """The session is deleted: nobody will ask what it changed."""
         if self._snapshots is not None:
-            await asyncio.to_thread(shutil.rmtree, self._snapshots / session_id, ignore_errors=True)
+            await asyncio.to_thread(remove_own_folder, self._snapshots, session_id)
 
     async def git_status(self, session_id: str) -> GitStatus:
         return await git.status(await self.folder(session_id), self._push_to)
@@ -74,7 +74,7 @@ class Workspaces:
         folder = await self.folder(session_id)
         if path:
             await self._place(session_id, path)
-        snapshots = self._snapshots and self._snapshots / session_id
+        snapshots = self._snapshots and own_folder(self._snapshots, session_id)
         return await git.diff(
             folder, view.base, path=path, keep=snapshots if snapshots and snapshots.is_dir() else None
         )
@@ -85,13 +85,13 @@ class Workspaces:
             return
         with contextlib.suppress(BadRequest):  # git cannot tell, and nobody can later
             text = msgspec.json.encode(await self.diff(session_id)).decode()
-            await asyncio.to_thread(replace_file, self._snapshots / session_id / _DIFF, text)
+            await asyncio.to_thread(replace_file, own_folder(self._snapshots, session_id) / _DIFF, text)
 
     def _last_diff(self, view: SessionView) -> WorkspaceDiff | None:
         if self._snapshots is None or view.worktree not in ("kept", "removed"):
             return None
         try:
-            return msgspec.json.decode((self._snapshots / view.id / _DIFF).read_bytes(), type=WorkspaceDiff)
+            return msgspec.json.decode((own_folder(self._snapshots, view.id) / _DIFF).read_bytes(), type=WorkspaceDiff)
         except OSError:
             return None
 
@@ -174,8 +174,8 @@ async def folders_in(path: str, settings: Settings) -> Folders:
     inside, cut = await asyncio.to_thread(files.folders, folder, lambda place: _may_run_in(place, settings))
     top = "" if len(roots(settings)) > 1 else None
     parent = str(folder.parent) if _may_run_in(folder.parent, settings) else top
-    branch, _ = await git.standing(folder)
-    return Folders(path=str(folder), parent=parent, branch=branch, folders=inside, cut=cut)
+    branch, others = await git.branches_of(folder, lambda place: _may_run_in(place, settings))
+    return Folders(path=str(folder), parent=parent, branch=branch, branches=others, folders=inside, cut=cut)
 
 
 def _may_run_in(place: Path, settings: Settings) -> bool:
@@ -189,10 +189,10 @@ def _may_run_in(place: Path, settings: Settings) -> bool:
 def check_allowed(path: Path, settings: Settings) -> None:
     """Raises ``NotAllowed`` for what is outside the roots, or in Stagedoor's own folder."""
     own = (Path(settings.home) if settings.home else home()).resolve()
-    ours = worktrees_folder(own)
-    if not any(path.is_relative_to(root) for root in (*roots(settings), ours)):
+    ours = (worktrees_folder(own), places_folder(own))
+    if not any(path.is_relative_to(root) for root in (*roots(settings), *ours)):
         raise NotAllowed(f"{path} is outside the folders this server works in; add it to roots in its configuration")
-    if is_beneath(path, own) and not path.is_relative_to(ours):
+    if is_beneath(path, own) and not any(path.is_relative_to(folder) for folder in ours):
         raise NotAllowed(f"{path} is in the server's own folder, which holds its token; choose another one")
 
 
@@ -214,11 +214,31 @@ def _project(project_id: str, settings: Settings) -> Path:
     raise BadRequest(f"unknown project {project_id!r} (configured: {known}), and no root has a folder with that name")
 
 
+def places_folder(home: Path) -> Path:
+    """Where sessions that work in a repository of another place have their clones."""
+    return home / "places"
+
+
+def own_folder(root: Path, session_id: str) -> Path:
+    """What a session has below ``root``. Raises ``BadRequest`` for an id that is not one plain name: rows of a shared
+    log are written by others, and an id could lead anywhere."""
+    if session_id in ("", ".", "..") or any(sign in session_id for sign in "/\\\0"):
+        raise BadRequest(f"{session_id!r} cannot be the id of a session: no folder can have this name")
+    return root / session_id
+
+
+def remove_own_folder(root: Path, session_id: str) -> None:
+    """With all that is in it. An id that is no name never had one."""
+    with contextlib.suppress(BadRequest):
+        shutil.rmtree(own_folder(root, session_id), ignore_errors=True)
+
+
 async def start_worktree(view: SessionView, home: Path) -> SessionView:
-    """``view`` in a new worktree; its branch starts from the commit that is checked out where it was to run."""
+    """``view`` in a new worktree; its branch starts from what is checked out where it was to run, or was chosen."""
     branch = f"stagedoor/{view.id[:8]}"
+    start = "" if view.spec is None else view.spec.from_branch
     try:
-        tree = await add_worktree(Path(view.cwd), worktrees_folder(home) / view.id, branch)
+        tree = await add_worktree(Path(view.cwd), own_folder(worktrees_folder(home), view.id), branch, start)
     except GitFailed as fault:
         raise BadRequest(f"cannot create a worktree: {fault}") from fault
     return replace(view, cwd=str(tree.cwd), branch=branch, worktree="open", base=tree.base)
@@ -232,7 +252,7 @@ async def discard_worktree(view: SessionView, home: Path) -> None:
 
 async def end_worktree(view: SessionView, home: Path, *, keep: bool) -> str:
     """Take the folder away. Returns the branch that is left: none unless ``keep``."""
-    folder = worktrees_folder(home) / view.id
+    folder = own_folder(worktrees_folder(home), view.id)
     if view.spec is None or not view.spec.worktree or not folder.is_dir():
         raise BadRequest(f"session {view.id} has no worktree, or it was removed already")
     try:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from stagedoor.errors import BadRequest
+import msgspec
+
+from stagedoor.errors import BadRequest, SessionNotFound
+from stagedoor.machine.beneath import open_beneath, regular_file
 
 from ..views import AttachedFile
 
@@ -20,6 +24,38 @@ _SIGNATURES: dict[str, re.Pattern[bytes]] = {
     "webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
 _UNSAFE = re.compile(r"[^\w.-]+")
+_MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
+
+
+class AttachedPicture(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A picture that was sent with a message. ``content`` is base64."""
+
+    name: str
+    media_type: str
+    content: str
+
+
+def attachment_id(path: str) -> str:
+    """What clients call a picture of a session: its message and its name."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def read_picture(folder: Path, name: str) -> AttachedPicture:
+    """The one called ``name`` (``attachment_id``) of the session whose pictures are in ``folder``."""
+    try:
+        opened = regular_file(open_beneath(folder, folder / name, os.O_RDONLY | os.O_NONBLOCK))
+        if opened is None:
+            raise ValueError(f"{name!r} is not a file")
+        with opened:
+            content = opened.read()
+    except (OSError, ValueError) as fault:
+        raise SessionNotFound(f"there is no attachment {name!r} here; it may have been removed") from fault
+    ending = _ending(content)
+    media_type = _MEDIA_TYPES.get(ending)
+    if media_type is None:
+        raise SessionNotFound(f"attachment {name!r} is not a picture")
+    text = base64.b64encode(content).decode()
+    return AttachedPicture(name=name.rpartition("/")[2], media_type=media_type, content=text)
 
 
 def attach(prompt: str, attachments: Sequence[AttachedFile], folder: Path) -> tuple[str, tuple[str, ...]]:
@@ -33,7 +69,7 @@ def attach(prompt: str, attachments: Sequence[AttachedFile], folder: Path) -> tu
     pictures: list[tuple[str, bytes]] = []
     for attachment in attachments:
         content = _decoded(attachment)
-        ending = next((name for name, signature in _SIGNATURES.items() if signature.match(content)), "")
+        ending = _ending(content)
         if ending:
             stem = _UNSAFE.sub("-", Path(attachment.name).stem).strip(".-")[:60] or "picture"
             pictures.append((f"{len(pictures) + 1}-{stem}.{ending}", content))
@@ -45,6 +81,10 @@ def attach(prompt: str, attachments: Sequence[AttachedFile], folder: Path) -> tu
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o600)
     return "\n\n".join([prompt, *texts]), tuple(str(folder / name) for name, _ in pictures)
+
+
+def _ending(content: bytes) -> str:
+    return next((name for name, signature in _SIGNATURES.items() if signature.match(content)), "")
 
 
 def _decoded(attachment: AttachedFile) -> bytes:

@@ -82,12 +82,23 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     repository: bool = False
 
 
+class OtherBranch(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch that is not checked out here. ``path``: the folder that has it, where sessions may run there."""
+
+    name: str
+    path: str = ""
+
+
 class Folders(msgspec.Struct, frozen=True, kw_only=True):
-    """The folders in ``path`` (empty: the roots); ``parent`` is null at the top. ``branch``: what is checked out."""
+    """The folders in ``path`` (empty: the roots); ``parent`` is null at the top. ``branch``: what is checked out.
+
+    ``branches``: the others of its repository, by name.
+    """
 
     path: str
     parent: str | None = None
     branch: str = ""
+    branches: tuple[OtherBranch, ...] = ()
     folders: tuple[Folder, ...] = ()
     cut: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -13,14 +13,19 @@ import msgspec
 
 from stagedoor.errors import BadRequest
 from stagedoor.shadow_git import pushing
-from stagedoor.shadow_git.reading import Entry, ahead_behind, changed, prefix_of, take_snapshot
-from stagedoor.shadow_git.repository import GitFailed, Repository, locate
+from stagedoor.shadow_git.reading import LARGEST_NEW_FILE, Entry, ahead_behind, changed, prefix_of, take_snapshot
+from stagedoor.shadow_git.repository import GitFailed, Repository, checked_out, locate
 from stagedoor.shadow_git.shadow import Shadow
 from stagedoor.transports.programs import in_thread
 
+from .files import OtherBranch
+
 MOST_DIFF = 2 * 1024 * 1024
 MOST_FILES = 2_000
-MOST_KEPT = 32 * 1024 * 1024
+MOST_BRANCHES = 500
+MOST_SNAPSHOT_FILES = 20_000
+MOST_KEPT = 256 * 1024 * 1024
+"""What may have been changed before a session begins, so that it is told apart from what the session changes."""
 
 GitChange: TypeAlias = Literal["added", "modified", "deleted", "renamed", "untracked", "conflicted", "other"]
 _CHANGES: dict[str, GitChange] = {
@@ -79,13 +84,23 @@ class WorkspaceDiff(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 async def standing(folder: Path, keep: Path | None = None) -> tuple[str, str]:
     """Branch and state of the folder now; empty where there is none.
 
-    The state is the commit. Where something is not committed it is a tree of everything, whose objects are put into
-    ``keep`` so that the repository stays as it is; too much of it, and it is the commit all the same.
+    The state is the commit. Where something is not committed it is a tree of everything (a new file that is too large
+    is not in it, as it is in no diff), whose objects are put into ``keep`` so that the repository stays as it is; too
+    much of it, and it is the commit all the same.
     """
     try:
         return await in_thread(_standing, folder, keep)
     except (GitFailed, OSError):
         return "", ""
+
+
+async def branches_of(folder: Path, allowed: Callable[[Path], bool]) -> tuple[str, tuple[OtherBranch, ...]]:
+    """What is checked out in the folder, and the other branches of its repository: with the same folder of another
+    working tree, where one has that branch and it is ``allowed``."""
+    try:
+        return await in_thread(_branches, folder, allowed)
+    except (GitFailed, OSError):
+        return "", ()
 
 
 async def status(folder: Path, push_to: Sequence[str] = ()) -> GitStatus:
@@ -120,25 +135,41 @@ async def git_folder(folder: Path) -> Path | None:
     return None if repository is None else repository.git_dir
 
 
+def _branches(folder: Path, allowed: Callable[[Path], bool]) -> tuple[str, tuple[OtherBranch, ...]]:
+    repository = locate(folder)
+    if repository is None:
+        return "", ()
+    here, prefix = repository.head().branch, prefix_of(repository, folder)
+    places = {branch: top / prefix for branch, top in checked_out(repository).items()}
+    names = [name for name in repository.branches() if name != here and name.isprintable()]
+    paths = ((name, places.get(name)) for name in names[:MOST_BRANCHES])
+    return here, tuple(
+        OtherBranch(name=name, path=str(path) if path is not None and path.is_dir() and allowed(path.resolve()) else "")
+        for name, path in paths
+    )
+
+
 def _standing(folder: Path, keep: Path | None) -> tuple[str, str]:
     repository = locate(folder)
     if repository is None:
         return "", ""
     head = repository.head()
-    if keep is None or not head.commit:
+    if keep is None:
         return head.branch, head.commit
+    # Where nothing was committed yet there is no commit to compare with, when the first one is made.
+    commit = head.commit or repository.empty_tree
     try:
-        return head.branch, _tree(repository, folder, keep) or head.commit
+        return head.branch, _tree(repository, folder, keep) or commit
     except GitFailed:  # in the middle of a merge there is no tree
-        return head.branch, head.commit
+        return head.branch, commit
 
 
 def _tree(repository: Repository, folder: Path, keep: Path) -> str:
     with Shadow(repository) as shadow:
         listed = changed(shadow, prefix_of(repository, folder))
         entries = [entry for entry in listed.entries if not entry.path.endswith("/")]
-        sizes = _size([repository.top / entry.path for entry in entries])
-        if not 0 < len(entries) <= MOST_FILES or listed.cut or sizes > MOST_KEPT:
+        size = _size(entries, repository.top)
+        if not 0 < len(entries) <= MOST_SNAPSHOT_FILES or listed.cut or size > MOST_KEPT:
             return ""
         shadow.keep_objects(keep)
         take_snapshot(shadow, entries)
@@ -216,11 +247,13 @@ def _diff(folder: Path, base: str, path: str, keep: Path | None, most: int) -> W
     )
 
 
-def _size(paths: list[Path]) -> int:
+def _size(entries: Sequence[Entry], top: Path) -> int:
+    """Of what a snapshot of them holds."""
     total = 0
-    for path in paths:
+    for entry in entries:
         with contextlib.suppress(OSError):
-            total += path.lstat().st_size
+            size = (top / entry.path).lstat().st_size
+            total += 0 if entry.unstaged == "?" and size > LARGEST_NEW_FILE else size
     return total
 
 

@@ -1,4 +1,4 @@
-"""``service.trust``: which folders are trusted, by the configuration or by a person, and what lies in one."""
+"""Which folders are trusted, by the configuration or by a person, and what lies in one."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class _Watch:
                 git |= bool(first) and first[0] in _GITS_OWN and not text.endswith(".lock")
             elif path.is_relative_to(self._root):
                 inner = path.relative_to(self._root)
-                if not PASSED_OVER.intersection(inner.parts):
+                if inner.parts and not PASSED_OVER.intersection(inner.parts):
                     files.append((str(inner).encode("utf-8", "replace").decode(), _CHANGES[change]))
         return files, git
 

@@ -24,7 +24,10 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         Path(params["arguments"]["path"]).touch()
         return {"content": [{"type": "text", "text": "made"}]}
     if method == "resources/list":
-        return {"resources": [{"uri": resource, "name": resource} for resource in sys.argv[1:]]}
+        listed = "Listed by the tool server"
+        return {
+            "resources": [{"uri": one, "name": one, "title": listed, "description": listed} for one in sys.argv[1:]]
+        }
     if method == "resources/read":
         Path(params["uri"].removeprefix("file://")).touch()
         return {"contents": [{"uri": params["uri"], "mimeType": "text/plain", "text": "made"}]}

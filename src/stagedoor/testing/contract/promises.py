@@ -70,7 +70,7 @@ def _by_promise(promise: Promise, deed: Deed, *, by_patch: bool) -> set[str]:
         case "all denied":
             return {"runs", "denied"} if deed in READING else {"denied"}
         case "by policy denied":
-            return NOT_DONE | ({"runs"} if deed in READING else set[str]())
+            return NOT_DONE
         case "by policy allowed":
             return {"runs"} | (NOT_DONE if deed in ("outside", "danger") else set[str]())  # by a sandbox of its own
         case "no commands":

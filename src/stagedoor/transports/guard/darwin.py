@@ -40,16 +40,30 @@ def read() -> list[ProcessRow]:
 
 def marked(pids: list[int], entry: bytes) -> set[int]:
     """Those of ``pids`` that have ``entry`` in their environment. That of Apple's own programs is not shown."""
+    return {pid for pid, environment in _environments(pids).items() if entry in environment}
+
+
+def values_of(pids: list[int], name: bytes) -> dict[int, bytes]:
+    """Of those that show a variable of this ``name``: its value."""
+    start = name + b"="
+    return {
+        pid: entry[len(start) :]
+        for pid, environment in _environments(pids).items()
+        for entry in environment[::-1]
+        if entry.startswith(start)
+    }
+
+
+def _environments(pids: list[int]) -> dict[int, list[bytes]]:
     import ctypes
 
-    libc, found = _libc(), set[int]()
+    libc, found = _libc(), dict[int, list[bytes]]()
     buffer = ctypes.create_string_buffer(ARGUMENTS_MOST)
     for pid in pids:
         name = (ctypes.c_int * 3)(CTL_KERN, KERN_PROCARGS2, pid)
         size = ctypes.c_size_t(ARGUMENTS_MOST)
-        answer = libc.sysctl(name, 3, buffer, ctypes.byref(size), None, 0)
-        if answer == 0 and entry in environment_of(buffer.raw[: size.value]):
-            found.add(pid)
+        if libc.sysctl(name, 3, buffer, ctypes.byref(size), None, 0) == 0:
+            found[pid] = environment_of(buffer.raw[: size.value])
     return found
 
 

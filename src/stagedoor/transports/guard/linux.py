@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 SWEEPS = 50
+GENERATIONS = 64
 
 
 def children(pid: int) -> list[int]:
@@ -51,6 +52,31 @@ def has_in_environment(pid: int, entry: bytes) -> bool:
         return False
 
 
+def sandboxed(root: int, agent: int, entries: tuple[bytes, ...]) -> dict[int, int]:
+    """Who below ``root`` has one of ``entries`` in its environment and a process namespace other than ``agent``'s:
+    pid → when it started."""
+    home = _process_namespace(agent)
+    return {
+        pid: started_at(pid)
+        for pid in descendants(root)
+        if _process_namespace(pid) not in ("", home) and any(has_in_environment(pid, entry) for entry in entries)
+    }
+
+
+def variable_above(pid: int, name: bytes) -> bytes:
+    """What ``pid``, or the nearest above it that has it, has in its environment under ``name``."""
+    for _ in range(GENERATIONS):
+        fields = _stat(pid)
+        if not fields:
+            break
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            for entry in file.read().split(b"\0"):
+                if entry.startswith(name + b"="):
+                    return entry[len(name) + 1 :]
+        pid = int(fields[1])
+    return b""
+
+
 def end_session(leader: int, leader_started: int, mark: str) -> None:
     """Kill what is left of the process session of ``leader``. No mark is needed for that."""
     for _ in range(SWEEPS):
@@ -64,6 +90,15 @@ def end_session(leader: int, leader_started: int, mark: str) -> None:
         for pid in members:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _process_namespace(pid: int) -> str:
+    """Empty where there is no such process any more, or it is another user's. What has ended and waits to be collected
+    still has one, but no environment."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -269,6 +269,17 @@ def has_in_environment(pid: int, entry: bytes) -> bool:
     return bool(table.marked([pid], entry))
 
 
+def variable_above(pid: int, name: bytes) -> bytes:
+    """What ``pid``, or the nearest above it that shows it, has in its environment under ``name``."""
+    parents = {row.pid: row.parent for row in table.read()}
+    above: list[int] = []
+    while pid in parents and pid not in above:
+        above.append(pid)
+        pid = parents[pid]
+    values = table.values_of(above, name)
+    return next((values[one] for one in above if one in values), b"")
+
+
 def end_session(leader: int, leader_started: int, mark: str) -> None:
     """Kill what is left of ``leader``, its session, its children and whatever has the mark."""
     tree = PortableTree(mark, members={leader: leader_started} if leader_started else {})

@@ -60,6 +60,17 @@ def has_in_environment(pid: int, entry: bytes) -> bool:
     return _ways().has_in_environment(pid, entry)
 
 
+def sandboxed(root: int, agent: int, entries: tuple[bytes, ...]) -> dict[int, int]:
+    """Who below ``root`` was started with one of ``entries`` in its environment, in a process namespace that is not
+    ``agent``'s: pid → when it started. Only Linux has such namespaces, and only its guard adopts orphans."""
+    return linux.sandboxed(root, agent, entries) if strategy() == LINUX else {}
+
+
+def variable_above(name: str) -> str:
+    """The variable of the nearest program above this one that was started with it; empty where none shows it."""
+    return os.fsdecode(_ways().variable_above(os.getppid(), os.fsencode(name)))
+
+
 def end_session(leader: int, leader_started: int, mark: str) -> None:
     """Kill what is left of ``leader`` and its process session: nobody else watches it any more."""
     _ways().end_session(leader, leader_started, mark)
@@ -73,6 +84,7 @@ class _Ways(Protocol):
     def started_at(self, pid: int) -> int: ...
     def processor_ticks(self, pid: int) -> int: ...
     def has_in_environment(self, pid: int, entry: bytes) -> bool: ...
+    def variable_above(self, pid: int, name: bytes) -> bytes: ...
     def end_session(self, leader: int, leader_started: int, mark: str) -> None: ...
 
 

@@ -54,6 +54,20 @@ def marked(pids: list[int], entry: bytes) -> set[int]:
     return found
 
 
+def values_of(pids: list[int], name: bytes) -> dict[int, bytes]:
+    """Of those that have a variable of this ``name``: its value, up to a space. ``ps`` writes it behind the words."""
+    if not pids:
+        return {}
+    out, _ = _run(["eww", "-o", "pid=", "-o", "args=", "-p", ",".join(map(str, pids))])
+    found: dict[int, bytes] = {}
+    for line in out.split(b"\n"):
+        pid, _, rest = line.strip().partition(b" ")
+        _, there, value = rest.rpartition(b" " + name + b"=")
+        if there and pid.isdigit():
+            found[int(pid)] = value.partition(b" ")[0]
+    return found
+
+
 def _row(line: bytes) -> ProcessRow | None:
     words = line.split()
     try:

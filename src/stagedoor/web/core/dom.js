@@ -1,6 +1,7 @@
 // Elements are made, never parsed: whatever an agent prints stays text.
 
 import { messageOf } from "./api.js";
+import { number } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const PROPERTIES = ["value", "checked", "disabled", "hidden", "open"];
@@ -36,14 +37,77 @@ function nodes(children) {
   return /** @type {any[]} */ (children).flat(9).filter(isShown);
 }
 
+// What is drawn anew between a press and its release loses the click: it waits for the release.
+/** @type {Node | null} */
+let pressed = null;
+/** @type {Map<Element, () => unknown>} */
+const held = new Map();
+const release = () => {
+  pressed = null;
+  for (const [element, draw] of [...held]) if (held.delete(element)) draw();
+};
+addEventListener("pointerdown", ({ target }) => (pressed = target instanceof Node ? target : null), true);
+addEventListener("click", () => (pressed = null), true); // who is pressed may draw itself anew
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(release), true);
+
 /**
+ * @param {Element} element
+ * @param {() => unknown} draw called when the element is free again, where it is not free now
+ */
+export function isHeld(element, draw) {
+  const holds = pressed !== null && element.contains(pressed);
+  if (holds) held.set(element, draw);
+  else held.delete(element);
+  return holds;
+}
+
+/** @param {Element} element */
+export const focusable = (element) => [...element.querySelectorAll("summary, button, a, textarea, input, [tabindex]")];
+
+/** @param {Element} element */
+const nameOf = (element) => element.getAttribute("aria-label") ?? element.textContent;
+
+/**
+ * New children; what has the focus keeps it, where one of the same name comes in its place.
  * @template {Element} Parent
  * @param {Parent} element
  * @param {Page.Child[]} children
  */
 export function replace(element, ...children) {
+  if (isHeld(element, () => replace(element, ...children))) return element;
+  const active = document.activeElement;
+  const name = active && active !== element && element.contains(active) ? nameOf(active) : "";
   element.replaceChildren(...nodes(children));
+  const heir = name && !active?.isConnected && focusable(element).find((one) => nameOf(one) === name);
+  if (heir instanceof HTMLElement) heir.focus({ preventScroll: true });
   return element;
+}
+
+/**
+ * Something long, part by part: the rest comes on request, and nothing is left out.
+ * @template {string | unknown[]} Whole
+ * @template {Element} Box
+ * @param {Box} box
+ * @param {Whole} whole
+ * @param {number} size of a part
+ * @param {(part: Whole) => Page.Child} make
+ * @param {string} unit
+ */
+export function inParts(box, whole, size, make, unit) {
+  let from = 0;
+  const more = h("button", { class: "link", type: "button" });
+  const next = () => {
+    const part = nodes([make(/** @type {Whole} */ (whole.slice(from, from + size)))]);
+    from += size;
+    const left = whole.length - from;
+    if (box.contains(more)) more.before(...part);
+    else box.append(...part, more);
+    more.textContent = `Show more (${number(left)} ${unit})`;
+    if (left <= 0) more.remove();
+  };
+  more.addEventListener("click", next);
+  next();
+  return box;
 }
 
 /** @type {Record<string, string>} */

@@ -87,6 +87,11 @@ declare namespace Unified {
     output: string;
   }
 
+  interface ShownImage {
+    mediaType: string;
+    content: string;
+  }
+
   interface ToolResult extends Header {
     type: "tool_result";
     toolUseId: string;
@@ -108,6 +113,7 @@ declare namespace Unified {
     output: string;
     exitCode?: number | null;
     durationMs?: number | null;
+    images?: ShownImage[];
   }
 
   interface FileChange extends Header {
@@ -212,6 +218,8 @@ declare namespace Unified {
     nativeSessionId?: string | null;
     trusted?: boolean | null;
     projectFiles?: ProjectFile[];
+    images?: ShownImage[];
+    attachments?: string[];
   }
 
   interface Error extends Header {

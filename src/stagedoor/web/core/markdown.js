@@ -1,8 +1,8 @@
 // Markdown is rendered by the server (sanitised, cached there); the page requests each text once, many at a time.
 
 import { call } from "./api.js";
-import { copyButton, h } from "./dom.js";
-import { CUT, cut, number, plain, unescaped } from "./text.js";
+import { copyButton, h, inParts } from "./dom.js";
+import { CUT, plain, unescaped } from "./text.js";
 
 const MOST_CACHED = 400;
 const BATCH = 50;
@@ -54,8 +54,10 @@ export function block(text, { whole = true } = {}) {
   const element = document.createElement("div");
   element.className = "prose raw";
   element.dir = "auto";
-  setText(element, text);
-  if (whole && text.length <= CUT) {
+  if (!whole) setText(element, text);
+  else if (text.length > CUT) inParts(element, text, CUT, plain, "characters");
+  else {
+    setText(element, text);
     const html = cache.get(text);
     if (html) setHtml(element, html);
     else if (html === undefined) render(text).then((rendered) => rendered && setHtml(element, rendered));
@@ -64,16 +66,15 @@ export function block(text, { whole = true } = {}) {
 }
 
 /**
- * The text so far; of a text that never ends, only the beginning is shown.
+ * The text so far: its end, where it is long.
  * @param {Element | null} element
  * @param {string} text
  */
 export function setText(element, text) {
   if (!element) return false;
-  const [start, rest] = cut(text);
-  const more = rest ? `… ${number(rest)} more characters are not shown; export the session to see them` : "";
-  if (element.firstChild instanceof Text) element.firstChild.data = plain(start) + more;
-  else element.append(plain(start) + more);
+  const words = plain(text.length > CUT ? `…${text.slice(-CUT)}` : text);
+  if (element.firstChild instanceof Text) element.firstChild.data = words;
+  else element.append(words);
   return true;
 }
 

@@ -4,6 +4,7 @@
 import { call, get, messageOf, newKey, Offline, post, query, sessionPath } from "./api.js";
 import { Fold } from "./fold.js";
 import { ChangeLink, EventLink } from "./link.js";
+import { plain, workplace } from "./text.js";
 
 const PAGE = 500;
 const SEND_AGAIN = 3000;
@@ -22,6 +23,8 @@ export class Store extends EventTarget {
     this.newQuestions = [];
     /** @type {Page.Agent[] | null} */
     this.agents = null;
+    /** @type {Page.Machine[]} empty where there is but one */
+    this.machines = [];
     /** @type {{ name: string, scopes: string[] } | null} */
     this.me = null;
     this.pushed = false; // whether the push service tells this device
@@ -38,6 +41,8 @@ export class Store extends EventTarget {
     this.sendFailure = "";
     /** @type {Set<string>} */
     this.changedIds = new Set();
+    /** @type {Set<string>} */
+    this.deleted = new Set();
   }
 
   /** @param {string} topic */
@@ -61,7 +66,29 @@ export class Store extends EventTarget {
       onOnline: (online) => this.setOnline(online),
     });
     addEventListener("offline", () => this.setOnline(false));
-    await this.refresh();
+    await Promise.all([this.refresh(), this.loadMachines()]);
+  }
+
+  // Nobody rings when a machine comes or falls silent: the page looks now and then.
+  async loadMachines() {
+    const { workers } = await get("/api/workers").catch(() => ({ workers: this.machines }));
+    if (workers.length < 2 && !this.machines.length) return;
+    this.machines = workers;
+    this.notify("sessions");
+  }
+
+  /** @param {Page.Session} session */
+  machineOf({ worker, place }) {
+    const host = (/** @type {Page.Machine} */ { labels }) => labels.includes(place);
+    return this.machines.find(({ id }) => id === worker) ?? this.machines.find(host);
+  }
+
+  /**
+   * Where a session works: its machine, where there are several, and its folder.
+   * @param {Page.Session} session
+   */
+  placeOf(session) {
+    return [plain(this.machineOf(session)?.name), workplace(session)].filter(Boolean).join(": ");
   }
 
   /** @param {boolean} online */
@@ -76,10 +103,24 @@ export class Store extends EventTarget {
     if (method === "connected") this.refresh();
     else if (method === "permission_changed") this.refreshQuestions();
     else if (method === "session_changed") {
-      if (params.deleted) this.sessions.delete(params.session_id);
+      if (params.deleted) this.forget(params.session_id);
       else this.refreshSession(params.session_id);
       this.notify("sessions");
     }
+  }
+
+  /** @param {string} id */
+  forget(id) {
+    this.deleted.add(id);
+    this.sessions.delete(id);
+  }
+
+  /**
+   * What was deleted while it was on its way does not come back.
+   * @param {Page.Session[]} sessions
+   */
+  add(sessions) {
+    for (const session of sessions) if (!this.deleted.has(session.id)) this.sessions.set(session.id, session);
   }
 
   /**
@@ -95,7 +136,7 @@ export class Store extends EventTarget {
     const ids = [...this.changedIds];
     this.changedIds.clear();
     const read = (/** @type {string} */ id) => get(sessionPath(id)).catch(() => null);
-    for (const session of await Promise.all(ids.map(read))) if (session) this.sessions.set(session.id, session);
+    this.add((await Promise.all(ids.map(read))).filter(Boolean));
     const { opened } = this;
     if (opened && ids.includes(opened.id) && (opened.view?.queued || opened.queue.length)) opened.readQueue();
     this.notify("sessions");
@@ -105,7 +146,8 @@ export class Store extends EventTarget {
     try {
       /** @type {Page.SessionPage} */
       const page = await get(`/api/sessions${query({ limit: 200 })}`);
-      this.sessions = new Map([...this.olderThan(page), ...page.sessions.map(byId)]);
+      this.sessions = new Map(this.olderThan(page));
+      this.add(page.sessions);
       this.total = page.total;
       this.reached = Math.max(this.reached, page.sessions.length);
       this.loaded = true;
@@ -135,7 +177,7 @@ export class Store extends EventTarget {
     /** @type {Page.SessionPage} */
     const page = await get(`/api/sessions${query({ limit: 200, search, offset })}`);
     if (!search) this.reached += page.sessions.length || this.total;
-    for (const session of page.sessions) this.sessions.set(session.id, session);
+    this.add(page.sessions);
     this.notify("sessions");
   }
 
@@ -265,12 +307,6 @@ export class Store extends EventTarget {
   }
 }
 
-/**
- * @param {Page.Session} session
- * @returns {[string, Page.Session]}
- */
-const byId = (session) => [session.id, session];
-
 export class OpenSession {
   /**
    * @param {Store} store
@@ -370,7 +406,10 @@ export class OpenSession {
         ...more,
       });
     return [
-      ...this.queue.map(({ id, prompt }, place) => item(`q${id}`, prompt, { id, place, paused })),
+      ...this.queue.map(({ id, prompt, images = [] }, place) => {
+        const ids = images.map((path) => path.split("/").slice(-2).join("/"));
+        return item(`q${id}`, prompt, { id, place, paused, images: ids });
+      }),
       ...unsent.map(({ key, prompt }) => item(`u${key}`, prompt, { unsent: true })),
     ];
   }

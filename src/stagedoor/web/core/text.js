@@ -97,15 +97,6 @@ function nextStyle(style, codes) {
   return [...new Set(classes)].join(" ");
 }
 
-/**
- * The beginning of a text, and how many characters are left out.
- * @param {string} text
- * @returns {[string, number]}
- */
-export function cut(text, most = CUT) {
-  return text.length <= most ? [text, 0] : [text.slice(0, most), text.length - most];
-}
-
 /** @param {unknown} text */
 export function firstLine(text, most = 200) {
   const beginning = String(text ?? "").slice(0, most * 8);
@@ -184,6 +175,16 @@ const TITLES = { claude: "Claude", codex: "Codex", gemini: "Gemini", opencode: "
 
 /** @param {string} agent */
 export const titleOf = (agent) => TITLES[agent] ?? agent.charAt(0).toUpperCase() + agent.slice(1);
+
+/**
+ * By its title, and by its own name where others have the same title.
+ * @param {Page.Agent} agent
+ * @param {Page.Agent[]} agents
+ */
+export function shownName({ agent, title }, agents) {
+  const isShared = agents.filter((other) => other.title === title).length > 1;
+  return plain(title ? title.split(" (")[0] + (isShared ? ` (${agent})` : "") : agent);
+}
 
 /** @param {string} diff */
 export function diffCounts(diff) {

@@ -48,6 +48,8 @@ declare namespace Page {
     id: string;
     place: number;
     paused: boolean;
+    /** Pictures that go with it. */
+    images?: string[];
   }
   interface NoticeItem extends ItemHead {
     kind: "notice";
@@ -109,6 +111,22 @@ declare namespace Page {
     parent?: string;
     turn: number;
     wanted: { cwd?: string } | null;
+    /** The machine that has it, or had it last, by its id. */
+    worker: string;
+    /** Where its files are: `host:NAME`, or `git:ADDRESS@REF` of a repository that any machine may bring. */
+    place: string;
+  }
+  interface Machine {
+    id: string;
+    name: string;
+    labels: string[];
+    seats: number;
+    version: string;
+    draining: boolean;
+    revoked: boolean;
+    away: boolean;
+    seenAt: number;
+    sessions: { id: string; title: string; agent: string }[];
   }
   interface Change {
     title?: string;
@@ -157,6 +175,7 @@ declare namespace Page {
     nativeId: string;
     sessionId: string;
     cwd: string;
+    place: string;
     title: string;
     firstPrompt: string;
     updatedAt: number;
@@ -215,7 +234,7 @@ declare namespace Page {
     commands?: { name: string; description: string }[];
     contextUsed?: number | null;
     contextSize?: number | null;
-    quotas?: { name: string; usedPercent: number }[];
+    quotas?: { name: string; usedPercent: number; resetsAt: number | null }[];
   }
   interface Setting {
     id: string;
@@ -263,6 +282,8 @@ declare namespace Page {
     /** The device that answered a question; empty where it is not known. */
     whoAnswered: (requestId: string) => string;
     questionOf: (request: Unified.PermissionRequest) => Question;
+    /** The address of a picture that was sent. */
+    picture: (id: string) => Promise<string>;
     changeQueue: (action: "edit" | "up" | "remove" | "resume", item: QueuedItem) => unknown;
   }
   interface DiffOptions {

@@ -1,7 +1,7 @@
 // A list of thousands of items of unknown height, of which only those near the screen exist. Heights are measured when
 // an item was on screen and guessed before; what the user reads stays where it is.
 
-import { makeReachable } from "./dom.js";
+import { focusable, isHeld, makeReachable } from "./dom.js";
 
 const AROUND = 800;
 const GUESS = 72;
@@ -20,6 +20,7 @@ export class VirtualList extends HTMLElement {
   /** @type {Page.MakeElement | null} */
   make = null;
   sticky = true;
+  lastTop = 0;
   forced = false;
   /** Until what stands at the end has its true height, the end is kept in view, also with a question there. */
   arrived = 0;
@@ -62,10 +63,18 @@ export class VirtualList extends HTMLElement {
     this.draw(anchor);
   }
 
+  // Only a reader who goes up leaves the end; what comes and grows moves the end away from the reader, too.
   scrolled() {
-    this.sticky = this.atEnd;
+    this.sticky = this.atEnd || (this.sticky && this.scrollTop >= this.lastTop);
+    this.lastTop = this.scrollTop;
     if (this.scrollTop < AROUND) this.dispatchEvent(new Event("top"));
     this.drawSoon();
+  }
+
+  /** @param {number} top */
+  moveTo(top) {
+    this.scrollTop = top;
+    this.lastTop = this.scrollTop; // not the reader's doing
   }
 
   drawSoon() {
@@ -137,8 +146,8 @@ export class VirtualList extends HTMLElement {
     this.place(near, this.make);
     this.above.style.height = `${heightAbove}px`;
     this.below.style.height = `${heightBelow}px`;
-    if (follows) this.scrollTop = this.scrollHeight;
-    else if (anchor && Math.abs(this.scrollTop - top) > 1) this.scrollTop = top;
+    if (follows) this.moveTo(this.scrollHeight);
+    else if (anchor && Math.abs(this.scrollTop - top) > 1) this.moveTo(top);
     this.dispatchEvent(new Event("drawn"));
   }
 
@@ -157,7 +166,8 @@ export class VirtualList extends HTMLElement {
     let behind = this.above;
     for (const item of near) {
       const old = this.nodes.get(item.key);
-      const node = old && old.version === item.version ? old.node : this.remake(item, make, old?.node);
+      const stays = old && (old.version === item.version || isHeld(old.node, () => this.drawSoon()));
+      const node = stays ? old.node : this.remake(item, make, old?.node);
       if (behind.nextSibling !== node) behind.after(node);
       behind = /** @type {HTMLDivElement} */ (node);
     }
@@ -220,7 +230,7 @@ export class VirtualList extends HTMLElement {
       if (!height || this.heights.get(key) === height) continue;
       // Items above the screen that turn out taller must not push what is being read.
       const isAbove = !this.follows && node.offsetTop + height < this.scrollTop;
-      if (isAbove) this.scrollTop += height - (this.heights.get(key) ?? GUESS);
+      if (isAbove) this.moveTo(this.scrollTop + height - (this.heights.get(key) ?? GUESS));
       this.heights.set(key, height);
       changed = true;
     }
@@ -242,8 +252,5 @@ function exchange(before, node) {
   const next = focusable(node)[place];
   if (next instanceof HTMLElement) next.focus({ preventScroll: true });
 }
-
-/** @param {Element} element */
-const focusable = (element) => [...element.querySelectorAll("summary, button, a, textarea, input, [tabindex]")];
 
 customElements.define("virtual-list", VirtualList);

@@ -1,8 +1,8 @@
 // A unified diff as lines: added, removed, and within a changed line the words that differ. Side by side on a wide
 // page. Light colours for code where the file's name says what it is, line by line: what is not sure stays plain.
 
-import { h } from "../core/dom.js";
-import { cut, visible } from "../core/text.js";
+import { h, inParts } from "../core/dom.js";
+import { visible } from "../core/text.js";
 
 const MOST_ROWS = 400;
 const LONGEST_ROW = 2000;
@@ -25,29 +25,10 @@ const TOKENS = `("(?:\\\\.|[^"\\\\])*"|'(?:\\\\.|[^'\\\\])*')|\\b(\\d[\\w.]*)|\\
  * @param {Page.DiffOptions & { wide?: boolean }} [options]
  */
 export function diffView(diff, { wide = false, ...options } = {}) {
-  const [text, rest] = cut(diff, 200000);
-  const rows = parse(text);
   const draw = (/** @type {Page.DiffRow[]} */ part) =>
     wide ? sideBySide(part, options) : part.map((row) => line(row, options));
-  const table = h(
-    "div",
-    { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" },
-    draw(rows.slice(0, MOST_ROWS)),
-  );
-  const hidden = rows.slice(MOST_ROWS);
-  if (!hidden.length && !rest) return table;
-  const more = h("button", { class: "link", type: "button" }, `Show ${hidden.length} more lines`);
-  more.addEventListener("click", () => {
-    more.remove();
-    table.append(...draw(hidden));
-  });
-  return h(
-    "div",
-    {},
-    table,
-    hidden.length > 0 && more,
-    rest > 0 && h("p", { class: "quiet" }, `${rest} more characters are not shown`),
-  );
+  const table = h("div", { class: `diff ${wide ? "wide" : ""}`, role: "group", "aria-label": "Changes" });
+  return inParts(table, parse(diff), MOST_ROWS, draw, "lines");
 }
 
 /**
@@ -70,17 +51,12 @@ export function editView(before, after) {
       .map(row("same")),
   ];
   markChanges(rows);
-  const hidden = rows.length - MOST_ROWS;
-  return h(
-    "div",
-    { class: "diff", role: "group", "aria-label": "Changes" },
-    rows.slice(0, MOST_ROWS).map((row) => line(row)),
-    hidden > 0 && h("p", { class: "quiet" }, `${hidden} more lines`),
-  );
+  const table = h("div", { class: "diff", role: "group", "aria-label": "Changes" });
+  return inParts(table, rows, MOST_ROWS, (part) => part.map((row) => line(row)), "lines");
 }
 
 /** @param {string} text */
-const linesOf = (text) => (text ? cut(text, 100000)[0].replace(/\n$/, "").split("\n") : []);
+const linesOf = (text) => (text ? text.replace(/\n$/, "").split("\n") : []);
 
 /**
  * How many entries two lists share at the start and at the end.
@@ -188,8 +164,8 @@ function lineNumber(row, { comment }, place) {
  * @param {Page.DiffOptions} options
  */
 function code({ text, parts = [text] }, { path = "" }) {
-  const extra = text.length - LONGEST_ROW;
-  const [start, middle, end] = extra > 0 ? [`${text.slice(0, LONGEST_ROW)}… ${extra} more characters`] : parts;
+  if (text.length > LONGEST_ROW) return inParts(h("span", { class: "code" }), text, LONGEST_ROW, visible, "characters");
+  const [start, middle, end] = parts;
   const shown = (/** @type {string | undefined} */ part) => paint(visible(part), path);
   return h("span", { class: "code" }, shown(start), middle && h("mark", {}, shown(middle)), shown(end));
 }

@@ -36,10 +36,10 @@ class HistoryView extends HTMLElement {
 
   /** @param {Page.PastSession} session */
   row(session) {
-    const { agent, nativeId, cwd, title, firstPrompt, updatedAt } = session;
+    const { agent, nativeId, cwd, place, title, firstPrompt, updatedAt } = session;
     const open = async () => {
       try {
-        const { id } = await post("/api/history/import", { agent, nativeId, cwd });
+        const { id } = await post("/api/history/import", { agent, nativeId, cwd, place });
         location.hash = `#/s/${id}`;
       } catch (fault) {
         toast(messageOf(fault), "error");
@@ -57,6 +57,7 @@ class HistoryView extends HTMLElement {
           { class: "meta" },
           h("span", {}, titleOf(agent)),
           h("span", { class: "place", title: plain(cwd) }, lastPart(cwd)),
+          place ? h("span", { class: "machine" }, plain(place.replace(/^host:/, ""))) : null,
           h("span", { class: "spacer" }),
           h("time", {}, ago(updatedAt)),
         ),

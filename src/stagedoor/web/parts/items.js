@@ -1,14 +1,15 @@
 // One element per item of a session's stream.
 
-import { button, copyButton, h, icon, isWide, replace } from "../core/dom.js";
+import { button, copyButton, h, icon, inParts, isWide, replace, showDialog } from "../core/dom.js";
 import { block, setText } from "../core/markdown.js";
 import { CUT, diffCounts, duration, firstLine, money, number, plain, terminal, within } from "../core/text.js";
 import { diffView } from "./diff-view.js";
 import { planOf, questionCard } from "./question-card.js";
 
-const MOST_SHOWN = 20000;
+const LONGEST_ERROR = 4000;
 const LIVE_OUTPUT = 2000;
 const SMALL_DIFF = 4000;
+const PICTURES = /^image\/(png|jpeg|gif|webp)$/;
 const VERBS = { read: "Read", write: "Write", execute: "Run", network: "Fetch", other: "" };
 const CHANGES = { created: "Created", modified: "Changed", deleted: "Deleted", moved: "Moved" };
 const MARKS = { completed: "☑", in_progress: "◐", pending: "☐" };
@@ -82,22 +83,17 @@ function content(item, context) {
     case "retry":
       return retry(item.event);
     case "notice":
-      return notice(item.event);
+      if (item.event.images?.length) return pictures(item.event.images.map(shown));
+      if (!item.event.attachments?.length) return notice(item.event);
+      return h("div", { class: "prompt" }, sent(item.event.attachments, context));
     case "error": {
       const kind = ERRORS[item.event.kind] ?? "Error";
-      const message = plain(item.event.message).slice(0, 4000);
-      return h(
-        "div",
-        { class: "note error", role: "alert", dir: "auto" },
-        icon("warn"),
-        h("b", {}, kind),
-        " ",
-        message,
-      );
+      const note = h("div", { class: "note error", role: "alert", dir: "auto" }, icon("warn"), h("b", {}, kind), " ");
+      return inParts(note, item.event.message, LONGEST_ERROR, plain, "characters");
     }
     case "unrecognized": {
       const summary = h("span", { class: "quiet" }, `Not recognized: ${plain(item.event.why)}`);
-      const raw = () => h("pre", { class: "output" }, plain(item.event.raw).slice(0, MOST_SHOWN));
+      const raw = () => inParts(h("pre", { class: "output" }), item.event.raw, CUT, plain, "characters");
       return details(item.key, summary, raw);
     }
     case "turn":
@@ -139,11 +135,51 @@ function details(key, summary, makeContent, { open = false, kind = "" } = {}) {
 const bubble = (text) => h("div", { class: "bubble", dir: "auto" }, plain(text));
 
 /**
+ * What was sent with a message.
+ * @param {string[]} ids
+ * @param {Page.ItemContext} context
+ */
+const sent = (ids, context) => pictures(ids.map((id) => [plain(id.split("/").pop()), context.picture(id)]));
+
+/**
+ * @param {Unified.ShownImage} image
+ * @returns {[string, Promise<string>]}
+ */
+function shown({ mediaType, content }) {
+  const isKnown = PICTURES.test(mediaType);
+  return [mediaType, isKnown ? Promise.resolve(`data:${mediaType};base64,${content}`) : Promise.reject(mediaType)];
+}
+
+/**
+ * A tap shows one whole.
+ * @param {[string, Promise<string>][]} named each with its address, when that is known
+ */
+function pictures(named) {
+  const frames = named.map(([alt, address]) => {
+    const image = h("img", { alt });
+    const show = () => {
+      const close = button("Close", () => dialog.close(), { kind: "plain" });
+      const whole = h("img", { src: image.src, alt });
+      const dialog = h("dialog", { class: "sheet picture", "aria-label": alt }, whole, close);
+      showDialog(dialog);
+    };
+    const frame = h("button", { class: "thumbnail", type: "button", title: alt, onclick: show }, image);
+    address.then(
+      (found) => image.setAttribute("src", found),
+      () => frame.replaceWith(h("span", { class: "chip" }, icon("file"), alt)),
+    );
+    return frame;
+  });
+  return h("div", { class: "pictures" }, frames);
+}
+
+/**
  * @param {Page.QueuedItem} item
  * @param {Page.ItemContext} context
  */
-function queued(item, { changeQueue }) {
-  const { unsent, paused, place, text } = item;
+function queued(item, context) {
+  const { changeQueue } = context;
+  const { unsent, paused, place, text, images } = item;
   let state = unsent ? "will be sent when you are online" : "waiting for its turn";
   if (paused) state = "paused";
   const action = (
@@ -155,6 +191,7 @@ function queued(item, { changeQueue }) {
   return h(
     "div",
     { class: "prompt queued" },
+    images && sent(images, context),
     bubble(text),
     h(
       "p",
@@ -209,6 +246,7 @@ function tool(item, context) {
   );
   if (!result && item.output)
     card.append(h("pre", { class: "output live" }, h("div", {}, terminal(item.output.slice(-LIVE_OUTPUT)))));
+  if (result?.images?.length) card.append(pictures(result.images.map(shown)));
   for (const change of item.changes) card.append(fileChange(change, `${item.key}c${change.seq}`));
   const children = item.children.map((child) => itemElement(child, context));
   if (children.length) card.append(h("div", { class: "inner" }, children));
@@ -247,7 +285,7 @@ function toolBody({ use, result, output }) {
           h("pre", { class: "command", dir: "auto" }, plain(command)),
           copyButton(() => command),
         )
-      : h("pre", { class: "input" }, plain(JSON.stringify(use.input ?? {}, null, 2)).slice(0, MOST_SHOWN)),
+      : inParts(h("pre", { class: "input" }), JSON.stringify(use.input ?? {}, null, 2), CUT, plain, "characters"),
     text && outputView(text),
     result && !text && h("p", { class: "quiet" }, "no output"),
   );

@@ -3,7 +3,7 @@
 import { get, messageOf, newKey, post, query } from "../core/api.js";
 import { bar, button, failed, h, icon, replace, showDialog, skeleton, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { lastPart, MODES, plain, rightsOf } from "../core/text.js";
+import { lastPart, MODES, plain, rightsOf, shownName } from "../core/text.js";
 
 const LAST_CHOICES = "stagedoor-last";
 const FIRST_PROMPT = "Show me what you can do";
@@ -28,8 +28,22 @@ class NewSession extends HTMLElement {
     ...CODE,
   });
   models = h("datalist", { id: "models" });
+  machine = h("select", { "aria-label": "Machine" });
+  folders = h("datalist", { id: "folders" });
+  folderField = h("label", { class: "field" });
+  repository = h("input", {
+    type: "text",
+    list: "repositories",
+    placeholder: "in place of a folder: address, or address@branch",
+    "aria-label": "Git repository",
+    ...CODE,
+  });
+  repositories = h("datalist", { id: "repositories" });
   recent = h("div", { class: "recent" });
-  branch = h("p", { class: "quiet" });
+  branch = h("select", {});
+  branchField = h("label", { class: "field", hidden: true }, "Git branch", this.branch);
+  /** @type {{ name: string, path: string }[]} those that are not checked out in the folder */
+  branches = [];
   worktree = h("input", { type: "checkbox" });
   own = h("label", { class: "check", hidden: true }, this.worktree, "Work in a git worktree of its own");
   several = h("input", { type: "checkbox" });
@@ -64,7 +78,77 @@ class NewSession extends HTMLElement {
   show(content, agents, places) {
     const roots = places.roots.map((path) => ({ id: lastPart(path), path }));
     content.replaceWith(this.form(agents, [...places.projects, ...roots]));
+    this.machine.addEventListener("change", () => this.changeMachine());
     this.prompt.focus();
+  }
+
+  // What the form asks of folders, it asks of the machine that was chosen.
+  get place() {
+    const { value } = this.machine;
+    return value.startsWith("host:") ? value : undefined;
+  }
+
+  async changeMachine() {
+    try {
+      const { roots } = await get(`/api/projects${query({ place: this.place })}`);
+      replace(
+        this.folders,
+        roots.map((/** @type {string} */ value) => h("option", { value })),
+      );
+      this.chooseFolder(roots[0] ?? "");
+    } catch (fault) {
+      toast(messageOf(fault), "error");
+    }
+  }
+
+  // Any with room, those with a label, or one of them; only where there are several.
+  machineField() {
+    const { machines } = store;
+    const own = machines.flatMap(({ labels }) => labels).filter((label) => !/^(host|agent|clone):/.test(label));
+    const closed = (/** @type {Page.Machine} */ { away, draining, revoked }) =>
+      (away && "away") || ((draining || revoked) && "takes nothing new");
+    replace(
+      this.machine,
+      h("option", { value: "" }, "Any with room"),
+      [...new Set(own)].map((value) => h("option", { value }, `Any with ${plain(value)}`)),
+      machines.map((machine) => {
+        const why = closed(machine);
+        const { name, labels, sessions, seats } = machine;
+        const value = labels.find((label) => label.startsWith("host:")) ?? "";
+        const words = why || `${sessions.length}/${seats}`;
+        return h("option", { value, disabled: Boolean(why) }, `${plain(name)} (${words})`);
+      }),
+    );
+    return machines.length > 1 && h("label", { class: "field" }, "Machine", this.machine);
+  }
+
+  // Addresses that some machine may clone from; one that ends with / or : stands for all that begin so.
+  repositoryField() {
+    const ready = store.machines.filter(({ away, draining, revoked }) => !away && !draining && !revoked);
+    const labels = ready.flatMap((machine) => machine.labels).filter((label) => label.startsWith("clone:"));
+    const allowed = labels.map((label) => label.replace("clone:", ""));
+    if (!allowed.length) return null;
+    const line = h("span", { class: "quiet" }, `Machines may clone from ${plain([...new Set(allowed)].join(", "))}`);
+    replace(
+      this.repositories,
+      [...new Set(allowed)].map((value) => h("option", { value })),
+    );
+    this.repository.addEventListener("input", () => this.lookAtRepository());
+    return h("label", { class: "field" }, "Git repository", this.repository, this.repositories, line);
+  }
+
+  // A session in a repository has a clone of its own: no folder, no branch of one, no worktree.
+  lookAtRepository() {
+    const chosen = Boolean(this.repository.value.trim());
+    this.folderField.hidden = this.recent.hidden = chosen;
+    if (!chosen) {
+      this.lookAtFolder();
+      return;
+    }
+    this.branch.value = "";
+    this.worktree.checked = this.trust.checked = this.several.checked = false;
+    this.allowSeveral();
+    this.branchField.hidden = this.own.hidden = this.trustLine.hidden = true;
   }
 
   /**
@@ -75,7 +159,7 @@ class NewSession extends HTMLElement {
     const chosen = this.chosenAgents();
     const list = this.querySelector(".agents");
     if (!list) return;
-    const shown = inOrder(agents).map((agent) => agentChoice(agent, chosen.includes(agent.agent)));
+    const shown = agentChoices(agents, chosen);
     if (list.innerHTML === h("div", {}, shown).innerHTML) return;
     replace(list, shown);
     if (!chosen.length) this.check(`input[name=agent][value="${firstChoice(agents, undefined)}"]`);
@@ -109,16 +193,13 @@ class NewSession extends HTMLElement {
         "fieldset",
         {},
         h("legend", {}, "Agent"),
-        h(
-          "div",
-          { class: "agents" },
-          inOrder(agents).map((agent) => agentChoice(agent, agent.agent === first)),
-        ),
+        h("div", { class: "agents" }, agentChoices(agents, [first])),
         h("label", { class: "check" }, this.several, "Compare several agents, each in its own git worktree"),
       ),
-      h(
-        "label",
-        { class: "field" },
+      this.machineField(),
+      this.repositoryField(),
+      replace(
+        this.folderField,
         "Project folder",
         h(
           "span",
@@ -126,14 +207,13 @@ class NewSession extends HTMLElement {
           this.folder,
           button("Browse", () => this.browse(this.folder.value), { glyph: "folder" }),
         ),
-        h(
-          "datalist",
-          { id: "folders" },
+        replace(
+          this.folders,
           projects.map(({ path, id }) => h("option", { value: path }, id)),
         ),
       ),
       this.recent,
-      this.branch,
+      this.branchField,
       this.own,
       this.trustLine,
       h("fieldset", {}, h("legend", {}, "Permissions"), h("div", { class: "agents" }, tiers)),
@@ -141,6 +221,7 @@ class NewSession extends HTMLElement {
       h("div", { class: "start" }, this.startButton),
     );
     this.drawRecent();
+    this.branch.addEventListener("change", () => this.chooseBranch());
     this.model.addEventListener("focus", () => this.fillModels());
     form.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.start();
@@ -237,7 +318,7 @@ class NewSession extends HTMLElement {
       );
     const open = async (/** @type {string} */ to) => {
       try {
-        const found = await get(`/api/folders${query({ path: to })}`);
+        const found = await get(`/api/folders${query({ path: to, place: this.place })}`);
         current = found.path;
         place.textContent =
           plain(found.path || "Folders of this server") + (found.branch ? ` · ${plain(found.branch)}` : "");
@@ -260,15 +341,35 @@ class NewSession extends HTMLElement {
     await open(path);
   }
 
-  // Its branch, and whether a session can have a worktree of its own there.
+  // Its branches, and whether a session can have a worktree of its own there.
   async lookAtFolder() {
     const path = this.folder.value;
+    if (this.repository.value.trim()) return;
     this.lookAtTrust();
-    const { branch = "" } = await get(`/api/folders${query({ path })}`).catch(() => ({}));
-    if (path !== this.folder.value) return;
-    this.branch.textContent = branch ? `git branch ${plain(branch)}` : "";
-    this.own.hidden = !branch;
-    if (!branch) this.worktree.checked = false;
+    const where = query({ path, place: this.place });
+    const { branch = "", branches = [] } = await get(`/api/folders${where}`).catch(() => ({}));
+    if (path !== this.folder.value || this.repository.value.trim()) return;
+    const isRepository = Boolean(branch || branches.length);
+    this.branches = branches;
+    replace(
+      this.branch,
+      h("option", { value: "" }, plain(branch) || "none is checked out"),
+      this.branches.map(({ name, path }) =>
+        h("option", { value: name }, plain(path ? `${name} (in ${lastPart(path)})` : name)),
+      ),
+    );
+    this.branchField.hidden = !isRepository;
+    this.own.hidden = !isRepository;
+    this.worktree.disabled = false;
+    if (!isRepository) this.worktree.checked = false;
+  }
+
+  // What is checked out in the folder stays so: another branch is in a folder of its own, or gets one.
+  chooseBranch() {
+    const chosen = this.branches.find(({ name }) => name === this.branch.value);
+    if (chosen?.path) return this.chooseFolder(chosen.path);
+    this.worktree.checked = Boolean(chosen);
+    this.worktree.disabled = Boolean(chosen);
   }
 
   // What the agent offers, and what it was asked for before.
@@ -292,9 +393,10 @@ class NewSession extends HTMLElement {
     const agents = this.chosenAgents();
     this.trust.checked = false;
     this.trustLine.hidden = true;
-    const looks = agents.map((agent) => get(`/api/trust?${new URLSearchParams({ cwd, agent })}`).catch(() => null));
+    const looks = agents.map((agent) => get(`/api/trust${query({ cwd, agent, place: this.place })}`).catch(() => null));
     const views = (await Promise.all(looks)).filter((view) => view && !view.trusted && view.files.length);
     if (cwd !== this.folder.value || agents.join() !== this.chosenAgents().join() || !views.length) return;
+    if (this.repository.value.trim()) return;
     const paths = views.flatMap(({ folder, files }) =>
       files.map((/** @type {{ path: string }} */ { path }) => path.replace(`${folder}/`, "")),
     );
@@ -315,8 +417,13 @@ class NewSession extends HTMLElement {
     this.startButton.disabled = true;
     try {
       const worktree = this.worktree.checked || undefined;
+      const fromBranch = this.branch.value || undefined;
       const trust = this.trust.checked || undefined;
-      const body = { prompt, cwd, keepOpen: true, model, trust, worktree, ...permissions };
+      const repository = this.repository.value.trim();
+      const place = repository ? `git:${repository}` : this.place;
+      const needs = place !== this.machine.value && this.machine.value ? [this.machine.value] : undefined;
+      const where = repository ? { place, needs } : { cwd, place, needs, worktree, fromBranch };
+      const body = { prompt, keepOpen: true, model, trust, ...where, ...permissions };
       if (this.several.checked && agents.length > 1) await this.startSeveral(agents, body);
       else {
         const session = await post("/api/sessions", { ...body, agent: agents[0] });
@@ -345,15 +452,6 @@ class NewSession extends HTMLElement {
 }
 
 /**
- * Those that can be chosen first.
- * @param {Page.Agent[]} agents
- */
-const inOrder = (agents) => {
-  const usable = agents.filter(({ installed, enabled }) => installed && enabled);
-  return [...usable, ...agents.filter((agent) => !usable.includes(agent))];
-};
-
-/**
  * @param {Page.Agent[]} agents
  * @param {string | undefined} last
  */
@@ -365,22 +463,27 @@ function firstChoice(agents, last) {
 }
 
 /**
- * @param {Page.Agent} agent
- * @param {boolean} checked
+ * Those that can be chosen first. What an agent lacks is said with its cure.
+ * @param {Page.Agent[]} agents
+ * @param {(string | undefined)[]} chosen
  */
-function agentChoice({ agent, title, version, installed, enabled, signedIn, fix, problem }, checked) {
-  let state = plain(version || "ready");
-  if (!enabled) state = "disabled";
-  else if (!installed) state = "not installed";
-  else if (signedIn === false) state = "not signed in";
-  const isReady = installed && signedIn !== false;
-  return h(
-    "label",
-    { class: "choice", title: plain(fix || problem) },
-    h("input", { type: "radio", name: "agent", value: agent, checked, disabled: !installed || !enabled }),
-    h("b", {}, plain(title || agent).split(" (")[0]),
-    h("span", { class: `quiet ${isReady ? "" : "bad"}` }, state),
-  );
+function agentChoices(agents, chosen) {
+  const usable = agents.filter(({ installed, enabled }) => installed && enabled);
+  const ordered = [...usable, ...agents.filter((agent) => !usable.includes(agent))];
+  return ordered.flatMap((one) => {
+    const { agent, version, installed, enabled, signedIn, fix, problem } = one;
+    const lack = (!enabled && "disabled") || (!installed && "not installed") || (signedIn === false && "not signed in");
+    const cure = lack && plain(fix || problem);
+    const checked = chosen.includes(agent);
+    const choice = h(
+      "label",
+      { class: "choice" },
+      h("input", { type: "radio", name: "agent", value: agent, checked, disabled: !installed || !enabled }),
+      h("b", {}, shownName(one, agents)),
+      h("span", { class: lack ? "quiet bad" : "quiet" }, lack || plain(version || "ready")),
+    );
+    return [choice, cure && h("p", { class: "quiet cure" }, cure)];
+  });
 }
 
 customElements.define("new-session", NewSession);

@@ -1,9 +1,9 @@
 // Usage, the agents' health, the paired devices, the policy, and what was decided.
 
 import { call, get, messageOf, post, query } from "../core/api.js";
-import { bar, button, h, icon, replace, skeleton, svg } from "../core/dom.js";
+import { bar, button, confirmed, h, icon, replace, skeleton, svg } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, lastPart, money, number, plain } from "../core/text.js";
+import { ago, firstLine, lastPart, money, number, plain, shownName } from "../core/text.js";
 import { fillNotifications } from "./notify.js";
 
 const DAYS = 14;
@@ -22,6 +22,7 @@ const SCOPES = [
 const CARDS = [
   ["Usage", fillUsage],
   ["Agents", fillAgents],
+  ["Machines", fillMachines],
   ["Devices", fillDevices],
   ["Notifications", fillNotifications],
   ["Policy", fillPolicy],
@@ -72,11 +73,11 @@ async function fillUsage(body) {
       { class: "figure" },
       h("b", {}, number(totalTokens)),
       " tokens",
-      costUsd && [" · ", h("b", {}, money(costUsd))],
+      costUsd ? [" · ", h("b", {}, money(costUsd))] : null,
       h("span", { class: "quiet" }, ` in ${DAYS} days`),
     ),
     chart(days.rows, "tokens", (usage) => usage.totalTokens, number),
-    costUsd && chart(days.rows, "cost", (usage) => usage.costUsd ?? 0, showCost),
+    Boolean(costUsd) && chart(days.rows, "cost", (usage) => usage.costUsd ?? 0, showCost),
     h(
       "div",
       { class: "bars-pair" },
@@ -144,11 +145,22 @@ function bars(title, rows, name) {
 /** @param {HTMLElement} body */
 async function fillAgents(body) {
   const agents = await store.loadAgents();
-  replace(body, h("ul", { class: "rows" }, agents.map(agentRow)));
+  replace(
+    body,
+    h(
+      "ul",
+      { class: "rows" },
+      agents.map((agent) => agentRow(agent, agents)),
+    ),
+  );
 }
 
-/** @param {Page.Agent} agent */
-function agentRow({ agent, title, version, installed, signedIn, problem, fix }) {
+/**
+ * @param {Page.Agent} agent
+ * @param {Page.Agent[]} agents
+ */
+function agentRow(agent, agents) {
+  const { version, installed, signedIn, problem, fix } = agent;
   let state = "done";
   if (!installed) state = "failed";
   else if (signedIn === false) state = "waiting";
@@ -156,10 +168,68 @@ function agentRow({ agent, title, version, installed, signedIn, problem, fix }) 
     "li",
     {},
     h("span", { class: `dot ${state}` }),
-    h("b", {}, title || agent),
+    h("b", {}, shownName(agent, agents)),
     h("span", { class: "quiet" }, installed ? plain(version) : "not installed"),
     signedIn === false && h("span", { class: "chip bad" }, "not signed in"),
     (problem || fix) && h("p", { class: "quiet hint" }, firstLine(fix || problem, 240)),
+  );
+}
+
+/**
+ * @param {HTMLElement} body
+ * @param {() => void} again
+ */
+async function fillMachines(body, again) {
+  await store.loadMachines();
+  const { machines } = store;
+  if (!machines.length) return replace(body, quiet("There is one machine, or none yet: stagedoor workers lists them."));
+  return replace(
+    body,
+    h(
+      "ul",
+      { class: "rows" },
+      machines.map((machine) => machineRow(machine, again)),
+    ),
+    store.me?.scopes.includes("admin") && button("Enrol a machine", () => enrol(body), { glyph: "add" }),
+  );
+}
+
+/** @param {HTMLElement} body */
+async function enrol(body) {
+  const { code } = await post("/api/workers");
+  const line = h("code", {}, `stagedoor worker --enrol ${code}`);
+  body.append(h("p", {}, "On the new machine, once, within an hour: ", line));
+}
+
+/**
+ * @param {Page.Machine} machine
+ * @param {() => void} again
+ */
+function machineRow({ id, name, seats, version, draining, revoked, away, seenAt, sessions }, again) {
+  const path = `/api/workers/${id}`;
+  const drain = () => call("PATCH", path, { draining: !draining }).then(again);
+  const revoke = async () => {
+    if (!(await confirmed(`Revoke ${plain(name)}? What runs there is interrupted, and it cannot come back.`, "Revoke")))
+      return;
+    await call("DELETE", path);
+    again();
+  };
+  const since = new Date(seenAt).toLocaleString();
+  const state = (revoked && "revoked") || (away && `away since ${since}`) || (draining && "takes nothing new");
+  const isAdmin = store.me?.scopes.includes("admin") && !revoked;
+  return h(
+    "li",
+    {},
+    h("span", { class: `dot ${state ? "asleep" : "done"}` }),
+    h("b", {}, plain(name)),
+    h("span", { class: "quiet" }, [state, `${sessions.length}/${seats} sessions`, version].filter(Boolean).join(" · ")),
+    isAdmin && button(draining ? "Undrain" : "Drain", drain, { kind: "plain" }),
+    isAdmin && button("Revoke", revoke, { kind: "plain" }),
+    h(
+      "p",
+      { class: "quiet hint" },
+      sessions.slice(0, 8).map((one) => h("a", { href: `#/s/${one.id}` }, `${firstLine(one.title || one.id, 40)} `)),
+    ),
   );
 }
 

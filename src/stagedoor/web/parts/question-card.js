@@ -2,10 +2,10 @@
 // answer only the question it was aimed at: the buttons of a new card wait a moment, and a card answers once.
 
 import { get, messageOf, Problem } from "../core/api.js";
-import { announce, button, h, icon, makeReachable, replace, toast } from "../core/dom.js";
+import { announce, button, h, icon, inParts, makeReachable, replace, toast } from "../core/dom.js";
 import { block } from "../core/markdown.js";
 import { store } from "../core/store.js";
-import { firstLine, plain, within } from "../core/text.js";
+import { CUT, firstLine, plain, within } from "../core/text.js";
 import { diffView, editView } from "./diff-view.js";
 
 const LONG_WAIT = 20000;
@@ -156,7 +156,7 @@ function subject(request, cwd) {
   // The whole input: nothing that matters may be hidden behind a short name.
   const rest = Object.keys(input).length > 1 || !request.target ? JSON.stringify(input, null, 2) : "";
   const words = plain([request.target, rest].filter(Boolean).join("\n"));
-  return h("pre", { class: "command", dir: "auto" }, words.slice(0, 8000));
+  return inParts(h("pre", { class: "command", dir: "auto" }), words, CUT, String, "characters");
 }
 
 /**

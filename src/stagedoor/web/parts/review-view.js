@@ -1,11 +1,12 @@
 // The work of a session under review: its changes with comments on lines, undo, stage and commit, push; and its files.
 
 import { get, messageOf, post, query, sessionPath } from "../core/api.js";
-import { announce, button, confirmed, h, isWide, replace, showDialog } from "../core/dom.js";
+import { announce, button, confirmed, h, inParts, isWide, replace, showDialog } from "../core/dom.js";
 import { store } from "../core/store.js";
 import { ago, diffCounts, firstLine, number, plain } from "../core/text.js";
 import { diffView, line } from "./diff-view.js";
 
+const MOST_LINES = 2000;
 const FOLDED_FROM = 300; // lines of one file
 let sideBySide = true;
 
@@ -354,14 +355,16 @@ async function showFile(session, name) {
   /** @type {string[]} */
   const lines = file.binary ? [] : file.content.replace(/\n$/, "").split("\n");
   const options = { path: name, comment: comments.add.bind(comments, name) };
-  const rows = lines.slice(0, 5000).map((text, at) => line({ kind: "same", text, now: at + 1 }, options));
+  /** @type {Page.DiffRow[]} */
+  const rows = lines.map((text, at) => ({ kind: "same", text, now: at + 1 }));
+  const content = h("div", { class: "diff", role: "group", "aria-label": "Content", tabindex: 0 });
   dialog.append(
     heading(dialog, name, h("span", { class: "quiet" }, `${number(file.size)} bytes`)),
     file.binary
       ? h("p", { class: "quiet" }, "This file is not text.")
-      : h("div", { class: "diff", role: "group", "aria-label": "Content", tabindex: 0 }, rows),
+      : inParts(content, rows, MOST_LINES, (part) => part.map((row) => line(row, options)), "lines"),
   );
-  if (file.cut || lines.length > 5000) dialog.append(h("p", { class: "quiet" }, "There is more of it."));
+  if (file.cut) dialog.append(h("p", { class: "quiet" }, "There is more of it."));
   dialog.append(comments.foot);
   showDialog(dialog);
 }

@@ -3,7 +3,7 @@
 import { call, messageOf, sessionPath } from "../core/api.js";
 import { button, confirmed, empty, h, icon, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { ago, firstLine, lastPart, money, plain, workplace } from "../core/text.js";
+import { ago, firstLine, lastPart, money, plain } from "../core/text.js";
 
 const MINUTE = 60000;
 const TYPING = 250;
@@ -180,7 +180,8 @@ class SessionList extends HTMLElement {
     const isCurrent = this.currentId === id;
     if (isCurrent) markRead(session);
     const shown = [title, state, activity, status, openQuestions, costUsd, ago(updatedAt), isCurrent, archived, nested];
-    const key = JSON.stringify([...shown, firstLine(result, 90), isUnread(session)]);
+    const where = [store.placeOf(session), store.machineOf(session)?.away];
+    const key = JSON.stringify([...shown, firstLine(result, 90), isUnread(session), where]);
     const row = this.rows.get(id) ?? h("li", { "data-id": id });
     this.rows.set(id, row);
     if (row.dataset.shows === key) return row;
@@ -209,6 +210,7 @@ class SessionList extends HTMLElement {
     const { id, state, activity, status, openQuestions, title, prompt } = session;
     let label = activity === "ended" ? STATES[state] : ACTIVITIES[activity];
     let dot = activity === "ended" ? state : activity;
+    if (activity !== "ended" && store.machineOf(session)?.away) [label, dot] = ["Away", "asleep"];
     if (hasFailed(session)) [label, dot] = [OUTCOMES[status ?? ""] ?? STATES.failed, "failed"];
     if (openQuestions) [label, dot] = [ACTIVITIES.waiting, "waiting"];
     return h(
@@ -227,7 +229,7 @@ class SessionList extends HTMLElement {
         h("span", { class: `dot ${dot}` }),
         h("span", {}, label),
         h("span", {}, session.agent),
-        h("span", { class: "place" }, workplace(session)),
+        h("span", { class: "place" }, store.placeOf(session)),
         h("span", { class: "spacer" }),
         session.linesAdded > 0 && h("span", { class: "plus" }, `+${session.linesAdded}`),
         session.linesRemoved > 0 && h("span", { class: "minus" }, `−${session.linesRemoved}`),
@@ -258,7 +260,15 @@ const isUnread = ({ id, lastSeq, activity }) =>
   id in seen && seen[id] < lastSeq && ["idle", "asleep", "ended"].includes(activity);
 
 /** @param {string} text */
-const lastLine = (text) => firstLine(text.trim().split("\n").at(-1), 90);
+const lastLine = (text) =>
+  firstLine(
+    text
+      .trim()
+      .split("\n")
+      .at(-1)
+      ?.replace(/[\x60*]+/g, ""),
+    90,
+  );
 
 /**
  * Under the name of its project; those that wait stay on top of all. What another session has started comes right

@@ -3,7 +3,7 @@
 import { call, get, messageOf, query, sessionPath } from "../core/api.js";
 import { announce, bar, button, failed, h, icon, linkButton, replace, showDialog, toast } from "../core/dom.js";
 import { store } from "../core/store.js";
-import { firstLine, MODES, modeOf, money, number, plain, rightsOf, titleOf, workplace } from "../core/text.js";
+import { firstLine, MODES, modeOf, money, number, plain, rightsOf, titleOf } from "../core/text.js";
 import "../core/virtual.js";
 import "./composer.js";
 import { itemElement, planList } from "./items.js";
@@ -12,6 +12,19 @@ import { showFiles, showReview } from "./review-view.js";
 const BUSY = ["working", "waiting", "starting"];
 const OPEN_QUESTION = ".question:not(.closed)";
 const JUMP_HEIGHT = 60;
+
+/** @param {Page.Session} view */
+const awayWords = ({ place }) =>
+  place.startsWith("git:") ? "another machine continues" : "it goes on when it is back";
+
+/**
+ * The machine of a session that is open, when nobody hears of it.
+ * @param {Page.Session} view
+ */
+const awayMachine = (view) => {
+  const machine = view.activity === "ended" ? undefined : store.machineOf(view);
+  return machine?.away ? machine : undefined;
+};
 
 class SessionView extends HTMLElement {
   leave = new AbortController();
@@ -31,6 +44,10 @@ class SessionView extends HTMLElement {
   composer = h("message-composer");
   sendButton = button("", () => this.submit(), { glyph: "send", kind: "primary", title: "Send" });
   settingsKey = "";
+  gauges = h("span", { class: "gauges" });
+  gaugesKey = "";
+  /** @type {Map<string, Promise<string>>} pictures that were sent, each loaded once */
+  loaded = new Map();
   /** @type {Page.Report} */
   report = {};
   planKey = "";
@@ -38,14 +55,15 @@ class SessionView extends HTMLElement {
   context = {
     cards: new Map(),
     cwd: () => this.opened?.view?.cwd,
-    workplace: () => (this.opened?.view ? workplace(this.opened.view) : ""),
+    workplace: () => (this.opened?.view ? store.placeOf(this.opened.view) : ""),
     whoAnswered: (requestId) => this.opened?.answeredBy.get(requestId) ?? "",
     questionOf: (request) => this.questionOf(request),
+    picture: (id) => this.picture(id),
     changeQueue: (action, item) => this.changeQueue(action, item).catch(complain),
   };
 
   connectedCallback() {
-    const line = h("div", { class: "status-line" }, this.status, this.choices);
+    const line = h("div", { class: "status-line" }, this.status, this.gauges, this.choices);
     replace(this, this.head, this.pinned, h("div", { class: "stream" }, this.list, this.jump), line, this.foot);
     this.list.addEventListener("top", () => this.opened?.loadEarlier());
     for (const event of ["scroll", "drawn"])
@@ -146,12 +164,28 @@ class SessionView extends HTMLElement {
     replace(
       this.choices,
       mode,
-      offered.map(({ id, name, choices, value }) =>
-        choice(plain(name || id), choices, value, (chosen) =>
-          call("PATCH", `${sessionPath(view.id)}/settings`, { id, value: chosen }),
+      offered.map(({ id, name, kind, choices, value }) =>
+        choice(
+          plain(name || id),
+          choices,
+          value,
+          (chosen) => call("PATCH", `${sessionPath(view.id)}/settings`, { id, value: chosen }),
+          kind !== "model", // whose names say what they are
         ),
       ),
     );
+  }
+
+  /** @param {string} id */
+  picture(id) {
+    const load = async () => {
+      const { mediaType, content } = await get(`${sessionPath(this.sessionId)}/attachment${query({ name: id })}`);
+      return `data:${mediaType};base64,${content}`;
+    };
+    const address = this.loaded.get(id) ?? load();
+    this.loaded.set(id, address);
+    address.catch(() => this.loaded.delete(id)); // tried again when it is shown again
+    return address;
   }
 
   /** @type {Page.Complete} */
@@ -209,10 +243,11 @@ class SessionView extends HTMLElement {
   drawHead(view) {
     const { title, activity, state, cwd, archived, branch, openQuestions } = view;
     const elsewhere = [...store.questions.values()].filter(({ sessionId }) => sessionId !== view.id).length;
-    const key = JSON.stringify([title, activity, state, cwd, archived, branch, openQuestions, elsewhere]);
+    const where = store.placeOf(view);
+    const key = JSON.stringify([title, activity, state, cwd, archived, branch, openQuestions, elsewhere, where]);
     if (this.headKey === key) return;
     this.headKey = key;
-    const place = [view.agent, workplace(view), view.worktree ? "" : plain(branch)].filter(Boolean).join(" · ");
+    const place = [view.agent, where, view.worktree ? "" : plain(branch)].filter(Boolean).join(" · ");
     const dot = openQuestions ? "waiting" : activity === "ended" ? state : activity;
     const stop = { glyph: "stop", kind: "plain", title: "Stop the turn" };
     const more = { glyph: "more", kind: "plain", title: "More", "aria-haspopup": "dialog" };
@@ -257,9 +292,10 @@ class SessionView extends HTMLElement {
   drawStatus({ fold, online, ended }, view) {
     const unsent = store.outbox.filter(({ id }) => id === view.id).length;
     const tokens = fold.usage?.totalTokens ?? view.usage?.totalTokens;
-    const { contextUsed, contextSize, quotas } = this.report;
     let activity = "";
+    const away = awayMachine(view);
     if (!online && !ended) activity = "offline, reconnecting…";
+    else if (away) activity = `${plain(away.name)} is away: ${awayWords(view)}`;
     else if (view.openQuestions) activity = "needs your approval";
     else if (view.activity === "working" || view.activity === "starting") activity = "working…";
     const words = [
@@ -268,21 +304,41 @@ class SessionView extends HTMLElement {
       unsent && `${unsent} not sent`,
       tokens && `${number(tokens)} tokens`,
       money(fold.cost ?? view.costUsd),
-      contextUsed && contextSize && `context ${Math.round((100 * contextUsed) / contextSize)}%`,
-      quotas?.map(({ name, usedPercent }) => `${name}: ${Math.round(usedPercent)}% used`).join(" · "),
     ];
     const text = words.filter(Boolean).join(" · ");
     if (this.status.textContent !== text) this.status.textContent = text;
+    this.drawGauges();
+  }
+
+  // How full the context is, and what of each quota is used: where the agent tells it.
+  drawGauges() {
+    const { contextUsed, contextSize, quotas = [] } = this.report;
+    const key = JSON.stringify([contextUsed, contextSize, quotas]);
+    if (this.gaugesKey === key) return;
+    this.gaugesKey = key;
+    const context = `${number(contextUsed)} of ${number(contextSize)} tokens`;
+    const until = (/** @type {number | null} */ at) => (at ? `, until ${new Date(at).toLocaleString()}` : "");
+    replace(
+      this.gauges,
+      contextUsed && contextSize ? gauge("Context", (100 * contextUsed) / contextSize, context) : null,
+      quotas.map(({ name, usedPercent, resetsAt }) =>
+        gauge(plain(name), usedPercent, `${Math.round(usedPercent)}% of the quota used${until(resetsAt)}`),
+      ),
+    );
   }
 
   /** @param {Page.Session} view */
-  drawComposer({ agent, activity, keepOpen, nativeId, worktree, branch }) {
+  drawComposer(view) {
+    const { agent, activity, keepOpen, nativeId, worktree, branch } = view;
     const ended = activity === "ended";
-    const key = `${ended} ${keepOpen} ${nativeId} ${worktree}`;
+    const away = awayMachine(view);
+    const key = `${ended} ${keepOpen} ${nativeId} ${worktree} ${away?.name}`;
     if (this.composerKey === key) return;
     this.composerKey = key;
     const { input, actions, attach } = this.composer;
     input.placeholder = ended ? "Continue from here" : `Message ${titleOf(agent)}…`;
+    if (away) input.placeholder = `${plain(away.name)} is away: write when it is back`;
+    input.disabled = this.sendButton.disabled = Boolean(away);
     attach.hidden = ended;
     if (!ended) {
       replace(actions, this.sendButton);
@@ -421,15 +477,30 @@ class SessionView extends HTMLElement {
 const complain = (fault) => toast(messageOf(fault), "error");
 
 /**
+ * @param {string} name
+ * @param {number} percent
+ * @param {string} title
+ */
+const gauge = (name, percent, title) =>
+  h(
+    "span",
+    { class: "gauge", title: `${name}: ${title}` },
+    name,
+    h("meter", { min: 0, max: 100, high: 80, optimum: 0, value: percent, "aria-label": `${name}: ${title}` }),
+    `${Math.round(percent)}%`,
+  );
+
+/**
  * @param {string} label
  * @param {{ value: string, name: string }[]} choices
  * @param {string} value
  * @param {(value: string) => Promise<unknown>} change
+ * @param {boolean} [named] the label is to be seen
  */
-function choice(label, choices, value, change) {
+function choice(label, choices, value, change, named) {
   const known = choices.some((one) => one.value === value) ? choices : [{ value, name: value }, ...choices];
   const options = known.map((one) => h("option", { value: one.value }, plain(one.name || one.value)));
-  const select = h("select", { "aria-label": label, title: label }, options);
+  const select = h("select", { "aria-label": label }, options);
   select.value = value;
   select.addEventListener("change", async () => {
     try {
@@ -440,7 +511,7 @@ function choice(label, choices, value, change) {
       complain(fault);
     }
   });
-  return select;
+  return named ? h("label", {}, `${label} `, select) : select;
 }
 
 /**

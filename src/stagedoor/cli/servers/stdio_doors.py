@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from . import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS
+from .. import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_SUCCESS
 
 if TYPE_CHECKING:
-    from ..remote.address import Address
-    from ..server.jsonrpc.stdio import StdioLines
-    from ..service.config.settings import Settings
-    from .command import Parser
+    from ...remote.address import Address
+    from ...server.jsonrpc.stdio import StdioLines
+    from ...service.config.settings import Settings
+    from ..command import Parser
 
 REACH_WITHIN = 5.0
 
@@ -35,14 +35,14 @@ class StdioFlags(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def home(self) -> Path:
-        from ..register import home
+        from ...register import home
 
         return (Path(self.settings.home) if self.settings.home else home()).absolute()
 
     def own_address(self) -> Address | None:
         """The server that is named, else the one that somebody has started with this home, if it runs."""
-        from ..remote.address import LOCAL, find
-        from ..server.running import find_own_server
+        from ...remote.address import LOCAL, find
+        from ...server.running import find_own_server
 
         env = {**os.environ, "STAGEDOOR_HOME": str(self.home)}
         if self.server is not None:
@@ -75,7 +75,7 @@ def add_stdio_flags(parser: Parser, *, default_root: str) -> None:
 
 def read_stdio_flags(parser: Parser, arguments: argparse.Namespace) -> StdioFlags:
     """Raises what is wrong with the configuration or the token; ends the program for flags that contradict."""
-    from ..service.config.load import load
+    from ...service.config.load import load
 
     if arguments.server is None and arguments.token_file is not None:
         parser.error("--token-file needs --server")
@@ -93,7 +93,7 @@ def read_stdio_flags(parser: Parser, arguments: argparse.Namespace) -> StdioFlag
 
 def run_on_streams(speak: Callable[[StdioLines], Awaitable[None]], settings: Settings) -> int:
     """Speak on our stdin and stdout until it returns. SIGTERM and SIGHUP end it in order, as Ctrl-C does."""
-    from ..server.jsonrpc import stdio
+    from ...server.jsonrpc import stdio
 
     async def run() -> None:
         task = asyncio.current_task()

@@ -19,14 +19,14 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import ConnectionLost, StagedoorError, StoreError
-from . import EXIT_SUCCESS, EXIT_USAGE
-from .command import error_line
+from ...errors import ConnectionLost, StagedoorError, StoreError
+from .. import EXIT_SUCCESS, EXIT_USAGE
+from ..command import error_line
 
 if TYPE_CHECKING:
-    from ..remote.address import Address
-    from ..server.running import ServerFile
-    from ..service.config.settings import Settings
+    from ...remote.address import Address
+    from ...server.running import ServerFile
+    from ...service.config.settings import Settings
 
 FILE_NAME = "shared.json"
 LEASES, STARTING, LOG = "shared.leases", "shared.start", "shared.log"
@@ -43,8 +43,8 @@ def shared_server(home: Path, flags: Sequence[str]) -> Generator[Address]:
 
     ``flags``: with which it is started. Raises ``StagedoorError`` when it cannot be.
     """
-    from ..remote.address import Address
-    from ..server.access.tokens import private_folder, read_token
+    from ...remote.address import Address
+    from ...server.access.tokens import private_folder, read_token
 
     private_folder(home)
     with _locked(home / LEASES, fcntl.LOCK_SH):
@@ -54,13 +54,13 @@ def shared_server(home: Path, flags: Sequence[str]) -> Generator[Address]:
 
 
 def _find(home: Path) -> ServerFile | None:
-    from ..server.running import find_own_server
+    from ...server.running import find_own_server
 
     return find_own_server(home, seconds=REACH_WITHIN, name=FILE_NAME)
 
 
 def _start(home: Path, flags: Sequence[str]) -> ServerFile:
-    from ..transports.programs import ProgramApart
+    from ...transports.programs import ProgramApart
 
     log = home / LOG
     argv = [sys.executable, "-P", "-m", __name__, "--home", str(home), *flags]
@@ -115,9 +115,9 @@ def main(argv: list[str]) -> int:
     try:
         from msgspec.structs import replace
 
-        from ..server import logs
-        from ..server.arrivals import raise_descriptor_limit
-        from ..service.config.load import load
+        from ...server import logs
+        from ...server.arrivals import raise_descriptor_limit
+        from ...service.config.load import load
 
         os.chdir(arguments.home)
         logs.set_up("text", "warning")
@@ -136,16 +136,16 @@ def main(argv: list[str]) -> int:
 
 
 async def _serve(settings: Settings, home: Path) -> None:
-    from ..server.app import create_app
-    from ..server.listening import listening, open_socket
-    from ..server.running import server_file
-    from ..service.service import Service
+    from ...server.app import create_app
+    from ...server.listening import listening, open_socket
+    from ...server.running import server_file
+    from ...service.service import Service
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with open_socket(settings.host, settings.port) as opened:
-        async with listening(create_app(Service(settings)), settings, opened) as server:
+        async with listening(create_app(Service(settings, shared=True)), settings, opened) as server:
             with server_file(home, settings, opened.getsockname()[:2], name=FILE_NAME):
                 server.serving.add_done_callback(lambda serving: stop.set())
                 leases = os.open(home / LEASES, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Protocol, TextIO, assert_never
 
-from ..transcript import clean
-from ..unified import events
-from ..unified.events import Event
+from ...transcript import clean
+from ...unified import events
+from ...unified.events import Event
 
 Style = Callable[[str, str], str]
 """(role, text) → text. Roles: tool, ok, bad, dim, strong, add, del, hunk."""
@@ -24,9 +25,32 @@ BY = {
     "timeout": "because nobody answered in time",
     "interrupt": "because the turn was stopped",
 }
+ERRORS: dict[events.ErrorKind, str] = {
+    "connection_failed": "connection failed",
+    "authentication_failed": "not signed in",
+    "session_not_found": "session not found",
+    "permission_denied": "permission denied",
+    "tool_execution_failed": "tool failed",
+    "timeout": "timed out",
+    "protocol_error": "the agent sent something unexpected",
+    "rate_limited": "rate limited",
+    "quota_exceeded": "quota used up",
+    "context_overflow": "context is full",
+    "model_not_found": "unknown model",
+    "unknown": "",
+}
+"""What the kinds of errors are called, as on the page."""
 OUTPUT_LINES = 12
 DIFF_LINES = 80
+DEFAULT_COLUMNS = 80
+NARROWEST = 12  # columns
 SHOWN_FROM = 50  # milliseconds
+
+
+def error_words(error: events.Error) -> str:
+    heading, message = ERRORS[error.kind], clean(error.message)
+    is_said = not heading or message.lower().startswith(heading)
+    return f"error: {message}" if is_said else f"error ({heading}): {message}"
 
 
 def plain(role: str, text: str) -> str:
@@ -98,7 +122,7 @@ class EventLines:
             case events.Retry():
                 return self._line(self._style("dim", f"retrying ({event.attempt}): {one_line(event.reason)}"))
             case events.Error():
-                return self._line(self._style("bad", f"error ({event.kind}): {clean(event.message)}"))
+                return self._line(self._style("bad", error_words(event)))
             case events.Notice() if event.level != "info":
                 return self._line(self._style("dim", f"{event.level}: {clean(event.message)}"))
             case events.FilesRestored():
@@ -189,6 +213,48 @@ def one_line(text: str, width: int = 100) -> str:
     return first[: width - 1] + "…" if len(first) >= width or rest else first
 
 
+_ESCAPE = r"\x1b\[[0-9;]*m"
+_PARTS = re.compile(rf"({_ESCAPE})|(\s+)|([^\s\x1b]+|\x1b)")
+_HEAD = re.compile(rf"(?:{_ESCAPE}|\s|[?$·•▸✓✗⊘↳☐▶☑❯] )*")
+
+
+def wrapped(text: str, columns: int) -> str:
+    """``text`` with its lines broken between words where they are too long; what follows stands below the first word.
+
+    Colours take no room. A word that is longer than a line is broken where the line ends.
+    """
+    lines = text.expandtabs().split("\n")
+    return "\n".join(line if _shown_width(line) <= columns else _wrapped_line(line, columns) for line in lines)
+
+
+def _wrapped_line(line: str, columns: int) -> str:
+    head = _HEAD.match(line)
+    indent = _shown_width(head[0]) if head is not None else 0
+    indent = indent if indent <= columns // 2 else 0
+    lines, room, space = [""], columns, ""
+    for escape, gap, word in _PARTS.findall(line):
+        if escape:
+            lines[-1] += escape
+        elif gap:
+            space = gap
+        else:
+            if room < columns and width(space + word) > room:  # not the first word of its line
+                lines.append(" " * indent)
+                room, space = columns - indent, ""
+            for char in space + word:
+                if width(char) > room:
+                    lines.append(" " * indent)
+                    room = columns - indent
+                lines[-1] += char
+                room -= width(char)
+            space = ""
+    return "\n".join(lines)
+
+
+def _shown_width(line: str) -> int:
+    return width(re.sub(_ESCAPE, "", line))
+
+
 def summary(done: events.Done) -> str:
     """The one closing line."""
     usage = done.usage
@@ -265,14 +331,14 @@ def final_answer(event: Event) -> None:
         case events.Done(status="success", result=result):
             print(clean(result))
         case events.Error(fatal=True):
-            print(f"{event.kind}: {clean(event.message)}", file=sys.stderr)
+            print(error_words(event), file=sys.stderr)
         case _:
             return
 
 
 def json_lines(dialect: str) -> Show:
     """One JSON object per line, flushed as it comes."""
-    from ..dialects import DIALECTS, encode
+    from ...dialects import DIALECTS, encode
 
     projection, out = DIALECTS[dialect](), sys.stdout.buffer
 
@@ -291,13 +357,44 @@ Cell = str | tuple[str, str]
 """Text, or (role, text) for a ``Style``."""
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], style: Style = plain) -> str:
-    """Columns as wide as their widest cell; the last one is not padded."""
-    texts = [list(headings), *[[_text(cell) for cell in row] for row in rows]]
-    widths = [max(width(row[column]) for row in texts) for column in range(len(headings))]
-    head = _line([("strong", heading) for heading in headings], widths, style)
-    rule = "  ".join("─" * size for size in widths)
-    return "\n".join([head, style("dim", rule), *(_line(row, widths, style) for row in rows)])
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[Cell]], style: Style = plain, *, columns: int | None = None
+) -> str:
+    """Columns as wide as their widest cell; the last one is not padded.
+
+    ``columns``: how wide it may be (left out: as wide as the terminal, if it goes to one). Then headings are broken
+    between their words, and so are the cells of the last column.
+    """
+    columns = terminal_columns(sys.stdout) if columns is None else columns
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(width(row[column]) for row in [headings, *texts]) for column in range(len(headings))]
+    heads = [[heading] for heading in headings]
+    gaps = 2 * (len(headings) - 1)
+    if sum(widths) + gaps > columns:
+        heads = [heading.split() or [""] for heading in headings]
+        widths = [max(map(width, [*words, *(row[column] for row in texts)])) for column, words in enumerate(heads)]
+        widths[-1] = max(columns - sum(widths[:-1]) - gaps, NARROWEST)
+    height = max(map(len, heads))
+    lines = [
+        _line([("strong", words[number] if number < len(words) else "") for words in heads], widths, style)
+        for number in range(height)
+    ]
+    lines.append(style("dim", "  ".join("─" * size for size in widths)))
+    for row in rows:
+        *cells, last = row
+        first, *more = wrapped(_text(last), widths[-1]).split("\n")
+        empty = [""] * len(cells)
+        lines.append(_line([*cells, _as(last, first)], widths, style))
+        lines += [_line([*empty, _as(last, rest)], widths, style) for rest in more]
+    return "\n".join(lines)
+
+
+def terminal_columns(stream: TextIO) -> int:
+    """How wide the terminal is; no limit where there is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS if stream.isatty() else sys.maxsize
+    except (OSError, ValueError):
+        return sys.maxsize
 
 
 def width(text: str) -> int:
@@ -326,6 +423,10 @@ def _line(row: Sequence[Cell], widths: Sequence[int], style: Style) -> str:
         padding = "" if number == len(row) - 1 else " " * (size - width(text))
         cells.append((style(cell[0], text) if isinstance(cell, tuple) and text else text) + padding)
     return "  ".join(cells).rstrip()
+
+
+def _as(cell: Cell, text: str) -> Cell:
+    return text if isinstance(cell, str) else (cell[0], text)
 
 
 def _text(cell: Cell) -> str:

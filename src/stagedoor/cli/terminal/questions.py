@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import sys
 import tempfile
 import termios
@@ -18,13 +19,15 @@ from typing import Any, Literal, Protocol, cast
 
 import msgspec
 
-from ..transcript import clean
-from ..unified.capabilities import Capabilities
-from ..unified.decisions import Allow, Decision, Deny
-from ..unified.events import PermissionRequest
-from .output import DIFF_LINES, Style, one_line
+from ...transcript import clean
+from ...unified.capabilities import Capabilities
+from ...unified.decisions import Allow, Decision, Deny
+from ...unified.events import PermissionRequest
+from .output import DEFAULT_COLUMNS, DIFF_LINES, Style, one_line, wrapped
 
 COMMAND_KEYS = ("command", "cmd", "script")
+EDITORS = ("editor", "nano", "vi")
+"""For more than one line, where the user has named none."""
 RISKS = {"low": "dim", "medium": "strong", "high": "bad"}
 
 
@@ -84,12 +87,15 @@ class TerminalQuestions:
         if self._asker:
             self._write(f"\n{self._style('tool', self._asker)} asks:\n")
         if questions_in(request):
-            return await answer_agent(request, self._keyboard, self._write, self._style)
-        self._write(describe(request, self._style) + self._scope_of_always(request))
+            return await answer_agent(request, self._keyboard, self._write_wrapped, self._style)
+        can = self._capabilities
+        edit = " [e]dit" if can.edit_input else " [s]ay what instead" if can.deny_message else ""
+        whole = describe(request, self._style, shortened=can.edit_input) + self._scope_of_always(request)
+        self._write_wrapped(whole)
         scope = " in this session" if self._remember == "session" else ""
         always = f" [a]lways{scope}" if request.remembered_as else ""
         while True:
-            self._write(self._style("strong", "  allow?") + f" [y]es [n]o{always} [e]dit ")
+            self._write(self._style("strong", "  allow?") + f" [y]es [n]o{always}{edit} ")
             key = (await self._keyboard.read_keys())[:1].lower()
             match key:
                 case "y":
@@ -101,13 +107,20 @@ class TerminalQuestions:
                 case "n" | "" | TerminalKey.ESCAPE | TerminalKey.END_OF_INPUT:
                     self._write("no\n")
                     return Deny("the user refused this call")
-                case "e":
+                case "e" if can.edit_input:
                     self._write("edit\n")
                     decision = await self._edited(request)
                     if decision is not None:
                         return decision
+                case "s" if edit and not can.edit_input:
+                    self._write("no, instead:\n  > ")
+                    if words := (await self._keyboard.line("") or "").strip():
+                        return Deny(f"the user wants this instead: {words}")
                 case _:
                     self._write("\n")
+
+    def _write_wrapped(self, text: str) -> None:
+        self._write(wrapped(text, self._keyboard.columns))
 
     def _scope_of_always(self, request: PermissionRequest) -> str:
         """Exactly what “always” will allow, shown before it can be chosen."""
@@ -123,12 +136,6 @@ class TerminalQuestions:
         if after is None or after == before:
             self._write(self._style("dim", "  nothing changed\n"))
             return None
-        if not self._capabilities.edit_input:
-            # The protocol cannot carry a changed call; where it can carry a message, the agent makes the call itself.
-            sent = self._capabilities.deny_message
-            then = "your text is sent to the agent" if sent else "send your text as the next prompt"
-            self._write(self._style("dim", f"  this agent cannot take an edited call: it is denied, {then}\n"))
-            return Deny(f"the user wants this instead: {after}")
         if key:
             return Allow(updated_input={**request.input, key: after})
         try:
@@ -142,6 +149,8 @@ class TerminalQuestions:
         if editor:
             return await self._in_editor(shlex.split(editor), text, suffix)
         if "\n" in text:
+            if program := next(filter(None, map(shutil.which, EDITORS)), None):
+                return await self._in_editor([program], text, suffix)
             self._write(self._style("dim", "  set $EDITOR to edit more than one line\n"))
             return None
         self._write("  > ")
@@ -169,8 +178,11 @@ class TerminalQuestions:
             return None if code else path.read_text().removesuffix("\n")
 
 
-def describe(request: PermissionRequest, style: Style) -> str:
-    """The question in full: nothing of what would be done is left out or hidden."""
+def describe(request: PermissionRequest, style: Style, *, shortened: bool = False) -> str:
+    """The question in full: nothing of what would be done is left out or hidden.
+
+    ``shortened``: long content is cut, because an editor can show all of it.
+    """
     risk = style(RISKS[request.risk], f"risk {request.risk}")
     who = " (sub-agent)" if request.parent_tool_use_id is not None else ""
     head = f"{style('strong', '?')} {style('tool', request.tool_name)}{who} · {risk}"
@@ -181,7 +193,10 @@ def describe(request: PermissionRequest, style: Style) -> str:
         body = [f"    {style('strong', '$')} {line}" for line in visible(command).splitlines() or [""]]
     else:
         body = [f"    {visible(request.target)}"] if request.target else []
-        body += [f"    {line}" for line in _content(request, style)]
+        lines = _content(request, style)
+        more = len(lines) - DIFF_LINES if shortened else 0
+        note = [style("bad", f"… {more} more lines: [e]dit shows all")] if more > 0 else []
+        body += [f"    {line}" for line in [*(lines[:DIFF_LINES] if more > 0 else lines), *note]]
     why = [f"    {style('dim', visible('; '.join(request.risk_reasons[:3])))}"] if request.risk_reasons else []
     return "\n".join([head + about, *why, *body, ""])
 
@@ -204,10 +219,7 @@ def _content(request: PermissionRequest, style: Style) -> list[str]:
         return []
     else:
         lines = visible(json.dumps(fields, indent=2, ensure_ascii=False, default=str)).splitlines()
-    more = (
-        [style("bad", f"… {len(lines) - DIFF_LINES} more lines: [e]dit shows all")] if len(lines) > DIFF_LINES else []
-    )
-    return [*lines[:DIFF_LINES], *more]
+    return lines
 
 
 def _diffs(changes: object) -> list[str]:
@@ -343,6 +355,13 @@ class Keyboard:
         self._descriptor = descriptor
         self._before: list[Any] | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    @property
+    def columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._descriptor).columns or DEFAULT_COLUMNS
+        except OSError:
+            return DEFAULT_COLUMNS
 
     def start(self) -> None:
         if self._before is None:

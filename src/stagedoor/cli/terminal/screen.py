@@ -13,10 +13,10 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from ..transcript import clean
-from ..unified import events
-from ..unified.events import Event
-from .output import EventLines, coloured, one_line, summary
+from ...transcript import clean
+from ...unified import events
+from ...unified.events import Event
+from .output import EventLines, coloured, one_line, summary, wrapped
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TICK = 0.1
@@ -114,7 +114,7 @@ class Screen:
                 self._print_unfinished()
                 self._stop_live()
                 bad = event.status != "success"
-                self.console.print(Text(summary(event), style="bold red" if bad else "bold green"), soft_wrap=True)
+                self.console.print(Text(summary(event), style="bold red" if bad else "bold green"))
             case _:
                 self._print_lines(event)
 
@@ -139,7 +139,7 @@ class Screen:
         text = self._lines.show(event).rstrip("\n")
         if text:
             self._print_unfinished()
-            self.console.print(Text.from_ansi(text), soft_wrap=True)
+            self.console.print(Text.from_ansi(wrapped(text, self.console.width)), soft_wrap=True)
 
     def _print_unfinished(self) -> None:
         """Print what is unfinished: something else happens now."""

@@ -2,54 +2,70 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
-from .. import api
-from ..drivers.acp.definition import AcpAgent
-from ..engine import milliseconds
-from ..errors import BadRequest, StagedoorError
-from ..register import Register, home
-from ..service.workspaces.git import WorkspaceDiff, diff, standing
-from ..session import Session
-from ..shadow_git.checkpoints import Checkpoints, UndoResult
-from ..shadow_git.repository import GitFailed
-from ..transports.programs import in_thread
-from ..transports.tasks import TaskOwner
-from ..unified import events
-from ..unified.events import Event
-from ..unified.options import Tier
-from ..unified.settings import AgentCommand
-from .state import count_unrecognized
+from ... import api
+from ...drivers.acp.definition import AcpAgent
+from ...engine import milliseconds
+from ...errors import BadRequest, SessionEnded, StagedoorError
+from ...register import Register, home
+from ...service.workspaces.git import WorkspaceDiff, diff, standing
+from ...session import Session
+from ...shadow_git.checkpoints import Checkpoints, UndoResult
+from ...shadow_git.repository import GitFailed
+from ...transports.programs import in_thread
+from ...transports.tasks import TaskOwner
+from ...unified import events
+from ...unified.events import Event
+from ...unified.options import Approval, Tier
+from ...unified.settings import AgentCommand, AgentSetting, check_model
+from ..state import count_unrecognized
 
 if TYPE_CHECKING:
-    from ..remote import Remote, RemoteSession
-    from ..service.views import SessionView
+    from ...remote import Remote, RemoteSession
+    from ...service.views import SessionView
 
-MODES = {"read-only": "dry-run", "ask": "supervised", "full-auto": "autonomous"}
-"""What people call a tier."""
+MODES: dict[str, tuple[Tier, Approval | None]] = {
+    "read-only": ("dry-run", None),
+    "ask": ("supervised", "ask"),
+    "accept-edits": ("supervised", None),
+    "full-auto": ("autonomous", None),
+}
+"""What people call the permissions of a session, as on the page."""
 APPROVALS = {
     "ask": "Ask",
     "askDangerous": "Ask about risky calls",
-    "autoEdit": "Edit without asking",
+    "autoEdit": "Accept edits",
     "autoAll": "Full auto",
     "plan": "Plan",
 }
-LABELS = {"dry-run": "Read-only", "supervised": "Ask", "autonomous": "Full auto"}
+LABELS: dict[str, str] = {"dry-run": "Read-only", "supervised": "Accept edits", "autonomous": "Full auto"}
 
 
-def tier_named(mode: str) -> Tier:
+def rights_named(mode: str) -> tuple[Tier, Approval | None]:
     """Raises ``BadRequest``."""
-    tier = MODES.get(mode.lower().replace(" ", "-"), mode)
-    if tier not in LABELS:
-        raise BadRequest(f"unknown mode {mode!r}. Available: {', '.join(MODES)}")
-    return cast("Tier", tier)
+    try:
+        return MODES[mode.lower().replace(" ", "-")]
+    except KeyError:
+        raise BadRequest(f"unknown mode {mode!r}. Available: {', '.join(MODES)}") from None
+
+
+def mode_label(tier: str, approval: str | None) -> str:
+    return APPROVALS[approval] if approval in APPROVALS and tier != "dry-run" else LABELS[tier]
+
+
+def _model_chosen(model: str, settings: Sequence[AgentSetting], when: str) -> str:
+    """Many an agent says which models it has only when it runs, or never: then the name is not checked yet."""
+    is_checked = any(one.kind == "model" for one in settings)
+    return f"model: {model}{when}" + ("" if is_checked else " · the agent checks the name with your next message")
 
 
 class ChatPartner(Protocol):
@@ -64,7 +80,7 @@ class ChatPartner(Protocol):
 
     @property
     def waiting(self) -> list[str]:
-        """Lines that were sent and wait for their turn."""
+        """Lines that were sent and wait for their turn: what is left of them when a turn's end was shown is sent."""
         ...
 
     @property
@@ -112,11 +128,12 @@ class LocalConversation:
         self._native_id: str = ""
         self._model: str = ""
         self._version = ""
+        self._settings: Sequence[AgentSetting] = ()
         self._busy = False
         self._is_outdated = False
         self._tasks = TaskOwner()
         self._objects = tempfile.TemporaryDirectory(prefix="stagedoor-chat-")
-        self._start: str | None = None
+        self._start = self._tasks.start(self._how_it_stands())
         self._id = uuid.uuid4().hex
         self._turn = 0
         self._checkpoints = Checkpoints(home(), self.folder)
@@ -133,7 +150,7 @@ class LocalConversation:
     def mode(self) -> str:
         tier = self._options.get("tier") or "supervised"
         approval = self._options.get("approval")
-        return LABELS[tier] if approval is None else APPROVALS.get(approval, LABELS[tier])
+        return mode_label(tier, approval)
 
     @property
     def folder(self) -> Path:
@@ -149,8 +166,7 @@ class LocalConversation:
             return
         self._busy = True
         try:
-            if self._start is None:
-                _, self._start = await standing(self.folder, Path(self._objects.name))
+            await asyncio.wait((self._start,))
             await self._keep_files()
             session = await self._opened()
             await session.post(prompt)
@@ -169,23 +185,26 @@ class LocalConversation:
         self._busy = False
 
     async def set_model(self, model: str) -> str:
-        return f"model: {model}{self._change(model=model)}"
+        settings = self._settings if self._session is None else self._session.settings
+        check_model(settings, model)
+        return _model_chosen(model, settings, self._change(model=model))
 
     async def set_mode(self, mode: str) -> str:
-        tier = tier_named(mode)
+        tier, approval = rights_named(mode)
         register = Register()
         entry = register.find(self._native_id) if self._native_id else None
         if entry is not None:  # a person chooses: it may be wider, which resuming alone never is
-            register.add(replace(entry, tier=tier, approval=None))
+            register.add(replace(entry, tier=tier, approval=approval))
         try:
-            return f"mode: {LABELS[tier]}{self._change(tier=tier, approval=None)}"
+            return f"mode: {mode_label(tier, approval)}{self._change(tier=tier, approval=approval)}"
         except StagedoorError:
             if entry is not None:
                 register.add(entry)
             raise
 
     async def diff(self) -> WorkspaceDiff:
-        return await diff(self.folder, self._start or "", keep=Path(self._objects.name))
+        await asyncio.wait((self._start,))
+        return await diff(self.folder, self._start.result(), keep=Path(self._objects.name))
 
     async def undo(self, turn: int | None) -> UndoResult:
         if self._busy:
@@ -205,6 +224,11 @@ class LocalConversation:
         if not session_id or isinstance(self._agent, AcpAgent):
             return ""
         return f"stagedoor chat {self.agent} --resume {session_id}"
+
+    async def _how_it_stands(self) -> str:
+        """The files when the chat begins, which ``diff`` compares with, whatever was changed in them before."""
+        _, state = await standing(self.folder, Path(self._objects.name))
+        return state
 
     async def _keep_files(self) -> None:
         """How the workspace stands before the turn, for ``undo``; the turn begins whatever comes of it."""
@@ -244,7 +268,7 @@ class LocalConversation:
             self._see(session, event)
             if isinstance(event, events.TurnCompleted) and self._session is session:
                 self._busy = False
-                if self.waiting and event.status != "interrupted":
+                if self.waiting:
                     self._tasks.start(self.send(self.waiting.pop(0)))
         if session.unrecognized:
             count_unrecognized(self.agent, self._version, session.unrecognized)
@@ -271,6 +295,7 @@ class LocalConversation:
     async def _close(self, *, at_once: bool = False) -> None:
         session, self._session = self._session, None
         if session is not None:
+            self._settings = session.settings or self._settings
             await session.close(at_once=at_once)
 
 
@@ -298,7 +323,9 @@ class ServerConversation:
         self._fail = fail
         self._tasks = TaskOwner()
         self._session: RemoteSession | None = None
+        self._following: asyncio.Task[None] | None = None
         self._last_id = "" if view is None else view.id
+        self._begun_id = self._last_id
         self._model = "" if view is None else view.model
         self._tier = str(options.get("tier") or "supervised") if view is None else str(view.tier)
         self._approval: str | None = options.get("approval") if view is None else view.approval
@@ -318,7 +345,7 @@ class ServerConversation:
 
     @property
     def mode(self) -> str:
-        return LABELS[self._tier] if self._approval is None else APPROVALS.get(self._approval, LABELS[self._tier])
+        return mode_label(self._tier, self._approval)
 
     async def commands(self) -> tuple[AgentCommand, ...]:
         return () if self._session is None else (await self._session.report()).commands
@@ -330,13 +357,10 @@ class ServerConversation:
             return
         self._busy = True
         try:
-            session = self._session
-            if session is None:
+            if not await self._posted(prompt):
                 session = self._remote.open(self.agent, **self._opening())
                 await session.post(prompt)
                 self._begin(session)
-            else:
-                await session.post(prompt)
         except StagedoorError as fault:
             self._busy = False
             self._fail(fault)
@@ -351,23 +375,22 @@ class ServerConversation:
         self._busy = False
 
     async def set_model(self, model: str) -> str:
-        if self._session is not None:
-            await self._session.configure(model=model)
-        else:
+        settings = await self._seen_settings()
+        if not await self._configured(model=model):
             self._check_unsent("model")
+            check_model(settings, model)
             self._options["model"] = model
         self._model = model
-        return f"model: {model} (from the next message on)" if self._busy else f"model: {model}"
+        return _model_chosen(model, settings, " (from the next message on)" if self._busy else "")
 
     async def set_mode(self, mode: str) -> str:
-        tier = tier_named(mode)
-        if self._session is not None:
-            await self._session.configure(tier=tier)
-        else:
+        tier, approval = rights_named(mode)
+        if not await self._configured(tier=tier, approval=approval):
             self._check_unsent("mode")
-            self._options |= {"tier": tier, "approval": None}
-        self._tier, self._approval = tier, None
-        return f"mode: {LABELS[tier]} (from the next message on)" if self._busy else f"mode: {LABELS[tier]}"
+            self._options |= {"tier": tier, "approval": approval}
+        self._tier, self._approval = tier, approval
+        words = f"mode: {mode_label(tier, approval)}"
+        return f"{words} (from the next message on)" if self._busy else words
 
     async def diff(self) -> WorkspaceDiff:
         if not self._last_id:
@@ -391,6 +414,39 @@ class ServerConversation:
             await self._tasks.close()
         return f"stagedoor chat --attach {self._last_id}" if self._last_id else ""
 
+    async def _posted(self, prompt: str) -> bool:
+        """Whether the session has it; if not, it has ended, maybe while this was typed, and all of it was shown."""
+        try:
+            if self._session is not None:
+                await self._session.post(prompt)
+                return True
+        except SessionEnded:
+            await self._followed()
+            self._busy = True
+        return False
+
+    async def _configured(self, **changed: Any) -> bool:
+        """Whether the session has it; if not, it has ended, maybe while this was typed."""
+        try:
+            if self._session is not None:
+                await self._session.configure(**changed)
+                return True
+        except SessionEnded:
+            await self._followed()
+        return False
+
+    async def _followed(self) -> None:
+        """Returns when all of the session was shown."""
+        if self._following is not None:
+            await asyncio.wait((self._following,))
+
+    async def _seen_settings(self) -> Sequence[AgentSetting]:
+        """What the agent lets one choose: in this session, or before there is one, what the server has seen of it."""
+        with suppress(SessionEnded):
+            if self._session is not None:
+                return await self._session.settings()
+        return next((view.settings for view in await self._remote.agents() if view.agent == self.agent), ())
+
     def _check_unsent(self, name: str) -> None:
         if self._last_id:
             raise BadRequest(f"the session has ended: send a message to go on with it, then change the {name}")
@@ -403,7 +459,7 @@ class ServerConversation:
     def _begin(self, session: RemoteSession) -> None:
         self._session = session
         self._last_id = session.id
-        self._tasks.start(self._follow(session))
+        self._following = self._tasks.start(self._follow(session))
 
     async def _follow(self, session: RemoteSession) -> None:
         try:
@@ -412,12 +468,16 @@ class ServerConversation:
         except StagedoorError as fault:
             if self._session is session:
                 self._session = None
+                self._busy = False
                 self._fail(fault)
-        if self._session is session:  # somebody has ended it
+        if self._session is session:  # it has ended; where its agent never began, there is nothing to go on with
             self._session = None
             self._busy = False
+            self._last_id = self._begun_id
 
     def _see(self, event: Event) -> None:
+        if isinstance(event, (events.Init, events.Notice)) and event.native_session_id:
+            self._begun_id = self._last_id
         match event:
             case events.Init():
                 self._model = event.model or self._model
@@ -425,8 +485,8 @@ class ServerConversation:
                 self._busy = True
             case events.TurnCompleted():
                 self._busy = False
-                if self.waiting and event.status != "interrupted":
-                    self._tasks.start(self.send(self.waiting.pop(0)))
             case _:
                 pass
         self._show(event)
+        if isinstance(event, events.TurnCompleted) and self.waiting:
+            self._tasks.start(self.send(self.waiting.pop(0)))

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import StagedoorError
-from ..register import home
-from ..unified.options import Options
+from ...errors import StagedoorError
+from ...register import home
+from ...unified.options import Options
 
 LOCAL = "STAGEDOOR_LOCAL"
 """With any value but 0 in the environment, as ``--local``."""
@@ -35,7 +35,7 @@ async def can_run_there(agent: str, options: Mapping[str, Any], *, local: bool, 
         return False
     if not (home() / "server.json").exists():
         return False  # before anything is imported for it
-    from ..server.running import find_own_server
+    from ...server.running import find_own_server
 
     if await asyncio.to_thread(find_own_server, home(), seconds=SECONDS) is None:
         return False
@@ -52,7 +52,7 @@ def with_whole_path(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def for_server(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options as the server gets them: everything is named that it would otherwise choose itself."""
-    from ..trust.record import TrustRecord
+    from ...trust.record import TrustRecord
 
     folder = Path(options.get("cwd", ".")).resolve()
     trust = options.get("trust")
@@ -67,7 +67,7 @@ def for_server(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _refused(options: Mapping[str, Any]) -> str:
-    from ..remote.client import REFUSED
+    from ...remote.client import REFUSED
 
     if options.get("resume") is not None:
         return "a session that an agent has stored is resumed here (chat --attach continues one of the server)"
@@ -80,8 +80,8 @@ def _refused(options: Mapping[str, Any]) -> str:
 
 
 def _why_not_there(agent: str, options: Mapping[str, Any]) -> str:
-    from ..server.running import send_request
-    from ..service.terminal import TerminalBody, digests
+    from ...server.running import send_request
+    from ...service.terminal import TerminalBody, digests
 
     salt = secrets.token_hex(16)
     folder = str(Path(options.get("cwd", ".")).resolve())

@@ -27,7 +27,7 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style as PromptStyle
 
-from ..transports.tasks import TaskOwner
+from ...transports.tasks import TaskOwner
 
 Suggestions: TypeAlias = Callable[[str], Iterable[tuple[str, str]]]
 """The beginning of a word → (whole word, what it is), the likeliest first."""

@@ -1,0 +1,1 @@
+"""Finding, sharing and running a server from the command line."""

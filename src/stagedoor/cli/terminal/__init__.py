@@ -1,0 +1,1 @@
+"""What the commands show at a terminal, and how a person answers there."""
