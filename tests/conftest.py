@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import os
 import re
 import shutil
@@ -130,6 +131,16 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Surroundi
 def no_repository_above() -> None:
     """The folders of a test that asks what belongs together are in no repository."""
     clear_mount_points()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A command that runs in this process logs to the standard error of its test, which is closed afterwards: whoever
+    logged there later, in a thread of another test, would print a traceback each time."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
 
 
 @pytest.fixture(autouse=True)

@@ -90,6 +90,10 @@ class Terminal:
             assert time.monotonic() < end, f"{pattern!r} did not come:\n{self.display}"
             assert self._read(), f"{pattern!r} did not come before the end:\n{self.display}"
 
+    def until_turn_ended(self, tokens: int) -> None:
+        """Read until the last line of a turn stands there. While the turn runs, a clock comes before its tokens."""
+        self.until_shown(rf"(?m)^{tokens:,} tokens · \$[\d.]+ · [\d.]+s")
+
     def until_gone(self, words: str) -> None:
         """Read until the prompt is last, without ``words`` below it: both are out of sight while lines are printed."""
         end = time.monotonic() + BOUND

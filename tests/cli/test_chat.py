@@ -32,7 +32,7 @@ def test_many_turns_with_a_question_in_place_and_a_way_back(stagedoor: Any) -> N
     terminal.type("y")
     terminal.until_display("\nWritten.")
     terminal.until_display("+first")
-    terminal.until_display("tokens")
+    terminal.until_turn_ended(120)
     terminal.type("\x04")
     assert terminal.end() == 0
     assert log(stagedoor) == "first\n"
@@ -177,7 +177,7 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     terminal.until_display("❯")
     terminal.type(typed(SAY))
     terminal.until_display("Hello, you.")
-    terminal.until_display("tokens")
+    terminal.until_turn_ended(120)
     terminal.type("/model nonsense\r")
     terminal.until_display("unknown model 'nonsense'. Available: understudy")
     terminal.type("/mode full-auto\r")
@@ -187,7 +187,7 @@ def test_a_changed_mode_holds_from_the_next_message_on(stagedoor: Any) -> None:
     terminal.type("/diff\r")
     terminal.until_display("1 file changed · +1 −0")
     assert log(stagedoor) == "first\n"
-    terminal.until_display("240 tokens")  # the turn has ended; the line that says it runs may be out of sight before
+    terminal.until_turn_ended(240)
     terminal.type("/undo\r")
     terminal.until_display("restored 1 file as before turn 2")
     terminal.type("/diff\r")
@@ -225,7 +225,7 @@ def test_files_and_commands_are_completed(stagedoor: Any) -> None:
     terminal.until_display("show the model, or change it")
     terminal.type("\x15" + typed(SAY))
     terminal.until_display("Hello, you.")
-    terminal.until_display("120 tokens")
+    terminal.until_turn_ended(120)
     terminal.type("/dem")
     terminal.until_display("Play the demo")  # a command of the agent's own
     terminal.type("\x15\x04")

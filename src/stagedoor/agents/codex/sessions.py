@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...errors import AlreadyAnswered, LocalProtocolError, ProcessExited, SessionEnded
@@ -17,9 +16,10 @@ from ...transports.relay import Relay
 from . import history
 from .answers import CodexAnswerer, Deliver
 from .commands import Decision, InterruptTurn, StartTurn, Steer, UnsubscribeThread
-from .config import CodexSessionConfig, SandboxMode
+from .config import CodexSessionConfig
 from .events import CodexUsage, ExecEvent, ThreadStarted
 from .launch import approval_policy, launch, session_not_found, start_error, turn_params
+from .leftovers import Leftovers
 from .locate import codex_home, environment, trust_roots
 from .notifications import AppEvent
 from .protocol import ExecProtocol
@@ -33,35 +33,7 @@ UNREAD_BOUND = 1.0
 """Seconds that readers have to take what is left once everything has ended."""
 INTERRUPT_BOUND = 20.0
 """Seconds a turn may take to end after an interrupt; a server that needs longer is stopped."""
-COVERED = (".git", ".codex", ".agents", ".aws")
-"""The folders that Codex's sandbox covers in every writable root."""
-
 EventIn = TypeVar("EventIn", contravariant=True)
-
-
-class Leftovers:
-    """Empty folders that Codex leaves behind when a sandboxed command is killed.
-
-    While a command runs, the sandbox needs something to mount its read-only covers on, so Codex makes ``.git``,
-    ``.codex``, ``.agents`` and ``.aws`` in every writable root that lacks them. It removes them when the command ends
-    by itself, but not when it is killed, which is what every interrupt does. An empty ``/tmp/.git`` then makes ``/tmp``
-    look like a repository to everything below it.
-
-    This remembers which of the folders were missing before; ``sweep`` removes those that exist now and are empty.
-    """
-
-    def __init__(self, config: CodexSessionConfig, cwd: str, environ: Mapping[str, str]) -> None:
-        unsandboxed = (
-            config.dangerously_bypass_approvals_and_sandbox or config.sandbox_mode is SandboxMode.DANGER_FULL_ACCESS
-        )
-        roots = [] if unsandboxed else [cwd, *config.add_dirs, "/tmp", environ.get("TMPDIR") or "/tmp"]
-        places = dict.fromkeys(Path(root) / name for root in roots for name in COVERED)
-        self._absent = [place for place in places if not place.exists()]
-
-    def sweep(self) -> None:
-        for place in self._absent:
-            with contextlib.suppress(OSError):  # missing, or not empty, and then not Codex's
-                place.rmdir()
 
 
 class _Noticing(Protocol[EventIn]):

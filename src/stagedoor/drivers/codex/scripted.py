@@ -7,6 +7,9 @@ from pathlib import Path
 
 from ..agent import ScriptedSettings
 
+# ``exclude_slash_tmp``: where commands may write into /tmp, their sandboxes put covers there. They take care of each
+# other only among those with one TMPDIR, and here each home has its own: one would remove what another stands on.
+
 
 def scripted_settings(url: str, home: Path, cwd: str, model: str, key: str) -> ScriptedSettings:
     config = f"""\
@@ -31,6 +34,9 @@ unbounded_connection_retries = false
 
 [tools.update_plan]
 enabled = true
+
+[sandbox_workspace_write]
+exclude_slash_tmp = true
 
 [projects.{json.dumps(cwd)}]
 trust_level = "trusted"
