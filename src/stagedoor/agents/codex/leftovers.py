@@ -17,7 +17,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 from .config import CodexSessionConfig, SandboxMode
@@ -74,7 +74,7 @@ def _remove_empty(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(registry: Path) -> Iterator[None]:
+def _locked(registry: Path) -> Generator[None]:
     """Raises ``OSError`` where there is no registry of ours, or somebody holds it for long."""
     descriptor = os.open(registry / "lock", os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
