@@ -329,6 +329,12 @@ def test_nothing_is_lost_when_the_server_is_killed_again_and_again(tmp_path: Pat
     asyncio.run(_main(tmp_path))
 
 
+def _is_trial_of_python(path: Path) -> bool:
+    """Whoever first asks Python for the temporary folder makes it write and remove a file there, and may be killed in
+    between."""
+    return path.is_file() and path.read_bytes() in (b"", b"blat")
+
+
 async def _main(folder: Path) -> None:
     server = Server(folder)
     async with asyncio.timeout(BOUND), server.foreman():
@@ -349,7 +355,7 @@ async def _main(folder: Path) -> None:
         ) as http:
             await _check(load, http)
         await server.end(signal.SIGTERM)
-    assert list((folder / "temporary").iterdir()) == []
+    assert [path for path in (folder / "temporary").iterdir() if not _is_trial_of_python(path)] == []
 
 
 async def _kill_again_and_again(server: Server, load: Load) -> None:

@@ -44,10 +44,6 @@ SYSTEM_SETTINGS = "QWEN_CODE_SYSTEM_SETTINGS_PATH"
 SYSTEM_DEFAULTS = "QWEN_CODE_SYSTEM_DEFAULTS_PATH"
 TRUSTED_FOLDERS = "QWEN_CODE_TRUSTED_FOLDERS_PATH"
 
-NO_TERMINAL: dict[str, Any] = {"tools": {"shell": {"enableInteractiveShell": False}}}
-"""For commands, as it does itself for a single prompt: over ACP nobody types there, and on a busy machine its terminal
-hangs up on a command that has run (signal 1)."""
-
 
 def find(executable: str | None, env: Mapping[str, str] | None) -> str:
     return find_executable("qwen", executable=executable, env=env, install=INSTALL, hints=HINTS)
@@ -70,7 +66,7 @@ def command_of(executable: str, environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def launch_of(options: Options) -> Launch:
     environ = environ_of(options)
-    settings = _merged(_merged(NO_TERMINAL, _system_settings(environ)), settings_of(options))
+    settings = _merged(_system_settings(environ), settings_of(options))
     env = {"QWEN_CODE_NO_RELAUNCH": "true", SYSTEM_SETTINGS: f"{SCRATCH}/settings.json"}
     env |= {
         SYSTEM_DEFAULTS: environ.get(SYSTEM_DEFAULTS) or str(_system_path(environ).with_name("system-defaults.json"))
